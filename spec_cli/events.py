@@ -1,0 +1,94 @@
+"""What happens during a run, as values: the engine yields them, renderers and benchmarks consume them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from spec_cli.spec.stats import RunStats
+
+
+class Origin(StrEnum):
+    """Where a committed token came from."""
+
+    DRAFT = "draft"  # proposed by the drafter, accepted by the target
+    CORRECTION = "correction"  # the target's choice in place of the first rejected draft token
+    BONUS = "bonus"  # the target's choice after every draft token was accepted
+    PLAIN = "plain"  # the target's choice in a round without a draft
+
+
+class FinishReason(StrEnum):
+    """Why a generation ended."""
+
+    STOP = "stop"  # an end-of-generation token
+    STOP_STRING = "stop_string"  # one of the user's stop strings
+    LENGTH = "length"  # max tokens, or the context is full
+    INTERRUPTED = "interrupted"  # SIGINT, SIGTERM or a closed pipe
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something the user should know that is not an error."""
+
+    message: str
+    hint: str | None = None
+    level: str = "info"  # "info" or "warning"
+
+
+@dataclass(frozen=True, slots=True)
+class PromptProgress:
+    """`done` of `total` prompt tokens have been evaluated by the target."""
+
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """Text that became final: whole characters, never part of a stop string.
+
+    `tokens` are the ids committed since the previous delta. `origin` is that of the token
+    which completed the text.
+    """
+
+    text: str
+    tokens: tuple[int, ...]
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True)
+class RoundDone:
+    """One round: propose, verify, commit. Times are in seconds.
+
+    `n_drafted` tokens were verified in one target pass of `width` rows, `n_accepted` of them
+    were kept, and `n_emitted` tokens were committed (the correction or bonus token included).
+    """
+
+    index: int
+    width: int
+    n_drafted: int
+    n_accepted: int
+    n_emitted: int
+    draft_s: float
+    verify_s: float
+    host_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class DraftingOff:
+    """From here on nothing is drafted; `reason` says why, with the numbers."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The end of a run. `tokens` are all committed ids, the end-of-generation token included."""
+
+    reason: FinishReason
+    tokens: tuple[int, ...]
+    stats: RunStats
+    stop: str | None = None  # the stop string that matched
+
+
+Event = Notice | PromptProgress | TextDelta | RoundDone | DraftingOff | Finished

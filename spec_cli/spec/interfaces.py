@@ -1,0 +1,75 @@
+"""What the decoding loop asks of a model and of a drafter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+Logits = npt.NDArray[np.float32]
+"""Logits, shape [n_rows, n_vocab] or [n_vocab]."""
+
+
+class LanguageModel(Protocol):
+    """An autoregressive model with a KV cache of which only the tail can be dropped."""
+
+    @property
+    def n_vocab(self) -> int:
+        """Number of token ids; each row of logits has this length."""
+
+    @property
+    def n_ctx(self) -> int:
+        """Number of tokens the KV cache can hold."""
+
+    @property
+    def n_batch(self) -> int:
+        """The largest number of tokens one `eval` takes."""
+
+    @property
+    def n_past(self) -> int:
+        """Number of tokens evaluated so far; the next one goes to this position."""
+
+    def eval(self, tokens: Sequence[int], n_rows: int | None = None) -> Logits:
+        """Evaluate `tokens` after the `n_past` earlier ones, in one pass.
+
+        Returns the logits after each of the last `n_rows` tokens (after every token when None),
+        shape [n_rows, n_vocab]. The array may be a view that the next `eval` overwrites.
+        Raises ResourceError when the pass fails and Cancelled when it was aborted.
+        """
+
+    def rollback(self, n_past: int) -> None:
+        """Forget every token from position `n_past` on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """The proposal of one round: `tokens` d1..dk, possibly none."""
+
+    tokens: tuple[int, ...] = ()
+
+
+NO_DRAFT = Draft()
+
+
+class Drafter(Protocol):
+    """Proposes tokens; never decides. Its context is the committed sequence, always."""
+
+    @property
+    def name(self) -> str:
+        """`model`, `ngram` or `none`."""
+
+    def propose(self, context: Sequence[int], k: int) -> Draft:
+        """Guess up to `k` tokens that follow `context`; fewer, or none, is always allowed."""
+
+    def commit(self, context: Sequence[int]) -> None:
+        """Learn what the round decided: `context` is the committed sequence now."""
+
+
+class Chooser(Protocol):
+    """The one rule by which every token, drafted or emitted, is chosen."""
+
+    def choose(self, logits: Logits, context: Sequence[int]) -> int:
+        """The token at position len(context), given the logits [n_vocab] after `context`."""

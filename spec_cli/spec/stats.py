@@ -1,0 +1,147 @@
+"""Counters of one run and the figures derived from them.
+
+Definitions (used everywhere: panel, summary, JSON, docs):
+
+* acceptance rate   = accepted / verified draft tokens
+* acceptance length = tokens emitted per target pass, the correction or bonus token included
+* speed-up          = plain time / this run's time, for the same tokens
+
+Memory is bounded: whole-run counters, plus a window of the last rounds for the live figures.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from statistics import median
+
+RECENT_ROUNDS = 32
+MIN_PLAIN_STEPS = 8  # plain steps after which their median counts as measured
+
+
+@dataclass(frozen=True, slots=True)
+class RoundCount:
+    """What one round did, in tokens."""
+
+    n_drafted: int
+    n_accepted: int
+    n_emitted: int
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedUp:
+    """Plain time over this run's time. `measured` says where the plain step's time is from:
+    plain steps of this very run (True) or the stored cost table (False)."""
+
+    ratio: float
+    measured: bool
+
+
+@dataclass(slots=True)
+class RunStats:
+    """All counters of a run. Times are in seconds.
+
+    `plain_step_estimate_s` is the cost table's time of one plain step, when there is a table.
+    """
+
+    n_prompt: int = 0
+    prefill_s: float = 0.0
+    ttft_s: float | None = None
+    n_rounds: int = 0
+    n_drafting_rounds: int = 0
+    n_drafted: int = 0
+    n_accepted: int = 0
+    n_emitted: int = 0
+    draft_s: float = 0.0
+    verify_s: float = 0.0
+    host_s: float = 0.0
+    drafted_at: list[int] = field(default_factory=list)
+    accepted_at: list[int] = field(default_factory=list)
+    accepted_histogram: list[int] = field(default_factory=list)
+    recent: deque[RoundCount] = field(default_factory=lambda: deque(maxlen=RECENT_ROUNDS))
+    plain_step_estimate_s: float | None = None
+    _plain_steps_s: deque[float] = field(default_factory=lambda: deque(maxlen=128))
+
+    def add_round(
+        self, count: RoundCount, *, draft_s: float, verify_s: float, host_s: float
+    ) -> None:
+        """Count one round."""
+        self.n_rounds += 1
+        self.n_drafted += count.n_drafted
+        self.n_accepted += count.n_accepted
+        self.n_emitted += count.n_emitted
+        self.draft_s += draft_s
+        self.verify_s += verify_s
+        self.host_s += host_s
+        self.recent.append(count)
+        if count.n_drafted:
+            self.n_drafting_rounds += 1
+            _add_ones(self.drafted_at, count.n_drafted)
+            _add_ones(self.accepted_at, count.n_accepted)
+            _grow(self.accepted_histogram, count.n_accepted + 1)
+            self.accepted_histogram[count.n_accepted] += 1
+        else:
+            self._plain_steps_s.append(verify_s + host_s)
+
+    @property
+    def decode_s(self) -> float:
+        """Time of all rounds: draft, verify and host."""
+        return self.draft_s + self.verify_s + self.host_s
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        """Emitted tokens over decode time; prefill and load are not in it."""
+        return self.n_emitted / self.decode_s if self.decode_s > 0 else None
+
+    @property
+    def prompt_tokens_per_s(self) -> float | None:
+        """Prompt tokens over prefill time."""
+        return self.n_prompt / self.prefill_s if self.prefill_s > 0 else None
+
+    @property
+    def acceptance_rate(self) -> float | None:
+        """Accepted over verified draft tokens; None when nothing was drafted."""
+        return self.n_accepted / self.n_drafted if self.n_drafted else None
+
+    @property
+    def recent_acceptance_rate(self) -> float | None:
+        """The acceptance rate over the last rounds."""
+        n_drafted = sum(r.n_drafted for r in self.recent)
+        return sum(r.n_accepted for r in self.recent) / n_drafted if n_drafted else None
+
+    @property
+    def acceptance_length(self) -> float | None:
+        """Tokens emitted per target pass."""
+        return self.n_emitted / self.n_rounds if self.n_rounds else None
+
+    @property
+    def acceptance_rate_at(self) -> list[float]:
+        """Share of the drafts with at least i+1 tokens whose token i was accepted."""
+        padded = self.accepted_at + [0] * (len(self.drafted_at) - len(self.accepted_at))
+        return [a / d for a, d in zip(padded, self.drafted_at, strict=True)]
+
+    @property
+    def plain_step_s(self) -> float | None:
+        """Time of one plain step: the median of this run's, else the cost table's."""
+        if len(self._plain_steps_s) >= MIN_PLAIN_STEPS:
+            return median(self._plain_steps_s)
+        return self.plain_step_estimate_s
+
+    @property
+    def speedup(self) -> SpeedUp | None:
+        """This run against plain decoding; None when the plain step's time is unknown."""
+        step_s = self.plain_step_s
+        if step_s is None or self.decode_s <= 0:
+            return None
+        measured = len(self._plain_steps_s) >= MIN_PLAIN_STEPS
+        return SpeedUp(self.n_emitted * step_s / self.decode_s, measured)
+
+
+def _grow(counts: list[int], n: int) -> None:
+    counts.extend([0] * (n - len(counts)))
+
+
+def _add_ones(counts: list[int], n: int) -> None:
+    _grow(counts, n)
+    for i in range(n):
+        counts[i] += 1
