@@ -1,0 +1,1 @@
+"""llama.cpp through its C API: the only package that imports llama_cpp."""

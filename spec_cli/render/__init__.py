@@ -1,0 +1,1 @@
+"""Consumers of events: text, live panel, summary, JSON."""

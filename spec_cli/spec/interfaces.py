@@ -26,7 +26,7 @@ class LanguageModel(Protocol):
 
     @property
     def n_batch(self) -> int:
-        """The largest number of tokens one `eval` takes."""
+        """The largest number of tokens that one `eval` takes."""
 
     @property
     def n_past(self) -> int:
@@ -55,11 +55,14 @@ NO_DRAFT = Draft()
 
 
 class Drafter(Protocol):
-    """Proposes tokens; never decides. Its context is the committed sequence, always."""
+    """Proposes tokens; never decides. Called as begin, then propose and commit in each round."""
 
     @property
     def name(self) -> str:
         """`model`, `ngram` or `none`."""
+
+    def begin(self, prompt: Sequence[int]) -> None:
+        """Start a new generation after `prompt`."""
 
     def propose(self, context: Sequence[int], k: int) -> Draft:
         """Guess up to `k` tokens that follow `context`; fewer, or none, is always allowed."""
@@ -71,5 +74,12 @@ class Drafter(Protocol):
 class Chooser(Protocol):
     """The one rule by which every token, drafted or emitted, is chosen."""
 
-    def choose(self, logits: Logits, context: Sequence[int]) -> int:
-        """The token at position len(context), given the logits [n_vocab] after `context`."""
+    @property
+    def n_history(self) -> int:
+        """How many of the last tokens the choice depends on."""
+
+    def choose(self, logits: Logits, position: int, history: Sequence[int]) -> int:
+        """The token at `position`, given the logits [n_vocab] there and the tokens before it.
+
+        Only the last `n_history` tokens of `history` are looked at.
+        """

@@ -1,0 +1,23 @@
+"""The drafter of plain decoding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from spec_cli.spec.interfaces import NO_DRAFT, Draft
+
+
+class NoDrafter:
+    """Proposes nothing."""
+
+    name = "none"
+
+    def begin(self, prompt: Sequence[int]) -> None:
+        """Nothing to prepare."""
+
+    def propose(self, context: Sequence[int], k: int) -> Draft:
+        """No tokens."""
+        return NO_DRAFT
+
+    def commit(self, context: Sequence[int]) -> None:
+        """Nothing to learn."""

@@ -1,0 +1,158 @@
+"""The decoding loop: propose, verify, commit, roll back.
+
+Plain decoding is this loop with a drafter that proposes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from spec_cli.errors import Cancelled, UsageError
+from spec_cli.events import Event, Finished, FinishReason, Origin, PromptProgress, RoundDone
+from spec_cli.spec.interfaces import NO_DRAFT, Chooser, Drafter, LanguageModel
+from spec_cli.spec.policy import Policy
+from spec_cli.spec.stats import RoundCount, RunStats
+from spec_cli.text import Output
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What one round committed, and how long its two passes took, in seconds."""
+
+    count: RoundCount
+    draft_s: float
+    verify_s: float
+
+
+class Decoder:
+    """Generates text from a target model with the help of a drafter.
+
+    Invariants, true whenever a round is not running:
+
+    I1  `context` is the committed sequence; the target has evaluated all of it but the last token.
+    I2  The drafter knows no token but those of `context` (see `drafters.model`).
+
+    The token at each position is chosen from the target's logits there, by `chooser`: the drafter
+    and the policy decide how many tokens a pass can commit, never which.
+    """
+
+    def __init__(
+        self,
+        target: LanguageModel,
+        drafter: Drafter,
+        chooser: Chooser,
+        policy: Policy,
+        *,
+        clock: Callable[[], float],
+        cancelled: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._target = target
+        self._drafter = drafter
+        self._chooser = chooser
+        self._policy = policy
+        self._clock = clock
+        self._cancelled = cancelled
+
+    def generate(
+        self, prompt: Sequence[int], output: Output, *, plain_step_s: float | None = None
+    ) -> Iterator[Event]:
+        """Generate after `prompt` until `output` ends it, the context is full, or cancelled.
+
+        `plain_step_s` is the known time of a plain step, for the estimated speed-up.
+        Raises UsageError when the prompt is empty or does not fit the context.
+        """
+        self._check(prompt)
+        started = self._clock()
+        stats = RunStats(n_prompt=len(prompt), plain_step_estimate_s=plain_step_s)
+        context = list(prompt)
+        try:
+            yield from self._prefill(context)
+            self._drafter.begin(context)
+            stats.prefill_s = self._clock() - started
+            while (room := self._room(context, output)) and not self._cancelled():
+                began = self._clock()
+                # The first token waits for no drafter.
+                k = self._policy.plan(room - 1) if stats.n_rounds else 0
+                verified = self._round(context, k, output)
+                self._policy.observe(verified.count)
+                ended = self._clock()
+                if stats.ttft_s is None:
+                    stats.ttft_s = ended - started
+                yield _account(stats, verified, elapsed_s=ended - began)
+                yield from output.drain()
+            if output.finish_reason is None:
+                output.finish(FinishReason.INTERRUPTED if room else FinishReason.LENGTH)
+        except Cancelled:
+            output.finish(FinishReason.INTERRUPTED)
+        yield from output.drain()
+        assert output.finish_reason is not None
+        yield Finished(output.finish_reason, tuple(output.tokens), stats, output.stop)
+
+    def _round(self, context: list[int], k: int, output: Output) -> Verified:
+        """Draft up to `k` tokens, verify them in one target pass, commit what holds."""
+        started = self._clock()
+        draft = self._drafter.propose(context, k) if k else NO_DRAFT
+        drafted = self._clock()
+        rows = self._target.eval((context[-1], *draft.tokens))
+        verified = self._clock()
+        n_before, n_accepted = len(context), 0
+        for logits, guess in zip(rows, (*draft.tokens, None), strict=True):
+            token = self._chooser.choose(logits, len(context), context)
+            context.append(token)
+            n_accepted += token == guess
+            output.push(token, _origin(token, guess, has_draft=bool(draft.tokens)))
+            if token != guess or output.finish_reason:
+                break
+        self._target.rollback(len(context) - 1)
+        self._drafter.commit(context)
+        count = RoundCount(len(draft.tokens), n_accepted, len(context) - n_before)
+        return Verified(count, drafted - started, verified - drafted)
+
+    def _prefill(self, prompt: Sequence[int]) -> Iterator[PromptProgress]:
+        """Evaluate all of the prompt but its last token; no logits are needed for it."""
+        self._target.rollback(0)
+        end = len(prompt) - 1
+        for start in range(0, end, self._target.n_batch):
+            if self._cancelled():
+                raise Cancelled
+            chunk = prompt[start : min(start + self._target.n_batch, end)]
+            self._target.eval(chunk, n_rows=0)
+            yield PromptProgress(self._target.n_past, len(prompt))
+
+    def _room(self, context: Sequence[int], output: Output) -> int:
+        """How many tokens may still be committed: one more than the context has cells for."""
+        return min(output.room, self._target.n_ctx + 1 - len(context))
+
+    def _check(self, prompt: Sequence[int]) -> None:
+        if not prompt:
+            raise UsageError("the prompt has no tokens")
+        if len(prompt) > self._target.n_ctx:
+            raise UsageError(
+                f"the prompt has {len(prompt)} tokens, but the context holds {self._target.n_ctx}",
+                hint=f"shorten the prompt, or use `--ctx-size {len(prompt) + 256}` or more",
+            )
+
+
+def _origin(token: int, guess: int | None, *, has_draft: bool) -> Origin:
+    if not has_draft:
+        return Origin.PLAIN
+    if guess is None:
+        return Origin.BONUS
+    return Origin.DRAFT if token == guess else Origin.CORRECTION
+
+
+def _account(stats: RunStats, verified: Verified, *, elapsed_s: float) -> RoundDone:
+    count, draft_s, verify_s = verified.count, verified.draft_s, verified.verify_s
+    host_s = elapsed_s - draft_s - verify_s
+    stats.add_round(count, draft_s=draft_s, verify_s=verify_s, host_s=host_s)
+    return RoundDone(
+        index=stats.n_rounds - 1,
+        width=count.n_drafted + 1,
+        n_drafted=count.n_drafted,
+        n_accepted=count.n_accepted,
+        n_emitted=count.n_emitted,
+        draft_s=draft_s,
+        verify_s=verify_s,
+        host_s=host_s,
+    )

@@ -1,0 +1,101 @@
+"""What a pass costs on this machine, and what drafting could gain at those costs.
+
+    S(k) = (1 + sum of A_i, i = 1..k) * t(1) / (k * d + t(k + 1))
+
+is the speed-up over plain decoding of rounds that draft k tokens: A_i is the probability that the
+first i draft tokens are all accepted, t(w) the time of a target pass over w rows, d the time of
+drafting one token (Leviathan et al. 2023, theorem 3.8, with measured t in place of a flat one).
+t is neither flat nor convex on real kernels, so the best k is searched for, not derived.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from spec_cli.spec.interfaces import LanguageModel
+
+TARGET_WIDTHS = (1, 2, 3, 4, 5, 6, 8, 12, 16)
+DRAFT_WIDTHS = (1, 2)
+
+
+@dataclass(frozen=True, slots=True)
+class PassTimes:
+    """Seconds of one pass by its width in rows: `seconds[i]` belongs to `widths[i]`, ascending."""
+
+    widths: tuple[int, ...]
+    seconds: tuple[float, ...]
+
+    def __call__(self, width: int) -> float:
+        """Seconds of a pass over `width` rows, interpolated; beyond the table by its mean slope."""
+        if width <= self.widths[-1]:
+            return float(np.interp(width, self.widths, self.seconds))
+        return self.seconds[-1] * width / self.widths[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class CostTable:
+    """Pass times of the target, and the seconds that drafting one token takes (0: it is free)."""
+
+    target: PassTimes
+    draft_token_s: float
+
+    def speedup(self, k: int, acceptance: float) -> float:
+        """S(k) when each draft token is accepted with probability `acceptance`, given the last."""
+        n_emitted = sum(acceptance**i for i in range(k + 1))
+        return n_emitted * self.target(1) / (k * self.draft_token_s + self.target(k + 1))
+
+    def best(self, acceptance: float, k_max: int) -> tuple[int, float]:
+        """The k in 1..k_max with the largest S(k), and that S; (0, 1.0) when no k is allowed."""
+        return max(
+            ((k, self.speedup(k, acceptance)) for k in range(1, k_max + 1)),
+            key=lambda entry: entry[1],
+            default=(0, 1.0),
+        )
+
+    def verdict(self, k_max: int) -> str | None:
+        """Why drafting cannot win here even if every guess were right; None when it can."""
+        k, speedup = self.best(1.0, k_max)
+        if speedup > 1:
+            return None
+        draft = self.draft_token_s / self.target(1)
+        verify = self.target(k + 1) / self.target(1)
+        return (
+            f"even perfect guesses would lose: drafting {_tokens(k)} takes {k * draft:.2f} and "
+            f"checking {_tokens(k + 1)} at once {verify:.2f} of a plain step, "
+            f"{speedup:.2f}x plain at best"
+        )
+
+
+def measure_passes(
+    model: LanguageModel,
+    widths: Sequence[int],
+    *,
+    clock: Callable[[], float],
+    n_rounds: int = 2,
+) -> PassTimes:
+    """Time passes of each width on an empty context: the minimum of `n_rounds`, interleaved.
+
+    The first pass is not counted (it warms caches up). The model is left empty.
+    """
+    seconds = dict.fromkeys(sorted(widths), float("inf"))
+    _time_pass(model, 1, clock)
+    for _ in range(n_rounds):
+        for width in seconds:
+            seconds[width] = min(seconds[width], _time_pass(model, width, clock))
+    return PassTimes(tuple(seconds), tuple(seconds.values()))
+
+
+def _time_pass(model: LanguageModel, width: int, clock: Callable[[], float]) -> float:
+    model.rollback(0)
+    started = clock()
+    model.eval([i % model.n_vocab for i in range(1, width + 1)])
+    elapsed = clock() - started
+    model.rollback(0)
+    return elapsed
+
+
+def _tokens(n: int) -> str:
+    return f"{n} token" if n == 1 else f"{n} tokens"

@@ -1,0 +1,83 @@
+"""How many tokens to draft in the next round."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from spec_cli.spec.costs import CostTable
+from spec_cli.spec.stats import RoundCount
+
+K_MAX = 15  # with the token before them, drafts fill the widest pass of the cost table
+
+_PRIOR_ACCEPTED = 4.0
+_PRIOR_JUDGED = 5.0
+_MEMORY = 64.0  # judged tokens after which older ones fade
+_FIRST_PAUSE = 16  # plain rounds before drafting is tried again; doubles while it fails
+_LONGEST_PAUSE = 256
+
+
+class Policy(Protocol):
+    """Decides the draft length of each round and learns from its outcome."""
+
+    def plan(self, room: int) -> int:
+        """The number of tokens to draft, at most `room`; 0 is a plain step."""
+
+    def observe(self, count: RoundCount) -> None:
+        """Learn what the round did."""
+
+
+class FixedLength:
+    """Always `k` tokens."""
+
+    def __init__(self, k: int) -> None:
+        self._k = k
+
+    def plan(self, room: int) -> int:
+        """`k`, or what there is room for."""
+        return min(self._k, room)
+
+    def observe(self, count: RoundCount) -> None:
+        """Nothing to learn."""
+
+
+class CostAware:
+    """The draft length with the best expected speed-up at the measured costs.
+
+    The acceptance probability of a draft token, given that the one before was accepted, is
+    estimated from the last verified tokens. When no length is expected to beat plain decoding,
+    plain steps follow, and drafting is tried again after pauses that double while it fails.
+    """
+
+    def __init__(self, costs: CostTable) -> None:
+        self._costs = costs
+        self._accepted = _PRIOR_ACCEPTED
+        self._judged = _PRIOR_JUDGED
+        self._pause = _FIRST_PAUSE
+        self._n_plain = 0
+
+    @property
+    def acceptance(self) -> float:
+        """The estimated acceptance probability of the next draft token."""
+        return self._accepted / self._judged
+
+    def plan(self, room: int) -> int:
+        """The k with the largest S(k); 0 when that is no gain, and until a pause is over."""
+        k, speedup = self._costs.best(self.acceptance, min(room, K_MAX))
+        if speedup > 1:
+            self._pause = _FIRST_PAUSE
+            return k
+        if self._n_plain >= self._pause:
+            self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+            return min(room, 1)
+        return 0
+
+    def observe(self, count: RoundCount) -> None:
+        """Count the judged draft tokens: the accepted ones and the first rejected one."""
+        if count.n_drafted == 0:
+            self._n_plain += 1
+            return
+        self._n_plain = 0
+        n_judged = count.n_accepted + (count.n_accepted < count.n_drafted)
+        fade = max(0.0, 1.0 - n_judged / _MEMORY)
+        self._accepted = self._accepted * fade + count.n_accepted
+        self._judged = self._judged * fade + n_judged

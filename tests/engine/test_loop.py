@@ -1,0 +1,239 @@
+"""The loop on tables: speculative decoding emits what plain decoding emits, whatever is drafted."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spec_cli.drafters.model import ModelDrafter
+from spec_cli.drafters.ngram import NgramDrafter
+from spec_cli.errors import UsageError
+from spec_cli.events import FinishReason, Origin, PromptProgress, TextDelta
+from spec_cli.spec.coupling import make_chooser
+from spec_cli.spec.interfaces import Drafter
+from spec_cli.spec.sampling import SamplingSettings
+from tests.engine.fakes import EOG, ScriptedDrafter, TableLM
+from tests.engine.generation import GREEDY, SAMPLED, Run, generate
+
+PENALISED = SamplingSettings(temp=0.9, repeat_penalty=1.4, presence_penalty=0.3, repeat_last_n=5)
+
+
+def endless(seed: int = 0, **kwargs: int) -> TableLM:
+    """A table that never chooses the end-of-generation token."""
+    model = TableLM(seed=seed, **kwargs)
+    model._table[..., EOG] = -1e9
+    return model
+
+
+def oracle_with_errors(plain: Sequence[int], n_prompt: int, wrong: Sequence[bool]) -> Drafter:
+    """Drafts plain decoding's own tokens, but a wrong one wherever `wrong` says so."""
+
+    def script(context: Sequence[int], k: int) -> list[int]:
+        at = len(context) - n_prompt
+        return [
+            (token + 1) % 5 if wrong[i % len(wrong)] else token
+            for i, token in enumerate(plain[at : at + k], start=at)
+        ]
+
+    return ScriptedDrafter(script)
+
+
+@pytest.mark.parametrize("settings", [GREEDY, SAMPLED, PENALISED])
+@pytest.mark.parametrize("k", [1, 2, 3, 4])
+def test_every_pattern_of_accepted_and_rejected_drafts_leaves_the_tokens_unchanged(
+    settings: SamplingSettings, k: int
+) -> None:
+    plain = generate(endless(), settings=settings, max_tokens=9).tokens
+    for wrong in itertools.product([False, True], repeat=6):
+        drafter = oracle_with_errors(plain, 2, wrong)
+        run = generate(endless(), drafter, k=k, settings=settings, max_tokens=9)
+        assert run.tokens == plain
+
+
+@pytest.mark.parametrize("k", range(1, 7))
+@pytest.mark.parametrize("max_tokens", range(0, 14))
+def test_every_value_of_max_tokens_gives_exactly_that_many(k: int, max_tokens: int) -> None:
+    plain = generate(endless(), max_tokens=14).tokens
+    drafter = oracle_with_errors(plain, 2, [False])
+    run = generate(endless(), drafter, k=k, max_tokens=max_tokens)
+    assert run.tokens == plain[:max_tokens]
+    assert run.finished.reason is FinishReason.LENGTH
+
+
+@pytest.mark.parametrize("k", [1, 2, 5])
+@pytest.mark.parametrize("end_at", range(9))
+def test_an_end_of_generation_token_at_any_place_ends_the_text_there(k: int, end_at: int) -> None:
+    plain = list(generate(endless(), max_tokens=9).tokens)
+    scripted = [*plain[:end_at], EOG, *plain[end_at:]]
+    target = endless()
+
+    class EndsAt(TableLM):
+        """Follows `endless`, but chooses the end at one position and would go on after it."""
+
+        def row(self, context: Sequence[int]):  # type: ignore[no-untyped-def]
+            row = target.row(context).copy()
+            if len(context) - 2 == end_at:
+                row[EOG] = 1e9
+            return row
+
+    for drafter in (None, oracle_with_errors(scripted, 2, [False])):
+        run = generate(EndsAt(), drafter, k=k, max_tokens=30)
+        assert list(run.tokens) == [*plain[:end_at], EOG]
+        assert run.finished.reason is FinishReason.STOP
+        assert run.text == "".join(chr(97 + t) for t in plain[:end_at])
+
+
+@pytest.mark.parametrize("k", [1, 3, 7])
+@pytest.mark.parametrize("n_ctx", range(4, 12))
+def test_a_full_context_ends_the_text_where_plain_decoding_ends(k: int, n_ctx: int) -> None:
+    plain = generate(endless(n_ctx=n_ctx), max_tokens=99)
+    drafter = oracle_with_errors(plain.tokens, 2, [False])
+    run = generate(endless(n_ctx=n_ctx), drafter, k=k, max_tokens=99)
+    assert run.tokens == plain.tokens
+    assert len(run.tokens) == n_ctx + 1 - 2
+    assert run.finished.reason is FinishReason.LENGTH
+
+
+@pytest.mark.parametrize("settings", [GREEDY, SAMPLED])
+@pytest.mark.parametrize("k", [1, 2, 4, 7])
+def test_a_stop_string_cuts_the_text_where_plain_decoding_cuts_it(
+    settings: SamplingSettings, k: int
+) -> None:
+    whole = generate(endless(3), settings=settings, max_tokens=14)
+    stops = {whole.text[i:j] for i in range(14) for j in range(i + 1, min(i + 4, 15))}
+    for stop in stops:
+        plain = generate(endless(3), settings=settings, max_tokens=14, stop=[stop])
+        drafter = oracle_with_errors(whole.tokens, 2, [False])
+        run = generate(endless(3), drafter, k=k, settings=settings, max_tokens=14, stop=[stop])
+        assert run.text == plain.text == whole.text[: whole.text.index(stop)]
+        assert run.tokens == plain.tokens
+        assert run.finished.reason is FinishReason.STOP_STRING
+        assert run.finished.stop == stop
+
+
+def model_run(
+    draft: TableLM, *, k: int, settings: SamplingSettings, max_tokens: int, **kwargs: int
+) -> Run:
+    drafter = ModelDrafter(
+        draft,
+        make_chooser(settings, 7),
+        n_shared=min(draft.n_vocab, 5),
+        is_end=lambda token: token == EOG,
+    )
+    run = generate(endless(1, **kwargs), drafter, k=k, settings=settings, max_tokens=max_tokens)
+    context = [1, 2, *run.tokens]
+    assert draft.kv == context[: len(draft.kv)]  # I2
+    return run
+
+
+@given(
+    draft_seed=st.integers(0, 50),
+    k=st.integers(1, 7),
+    settings=st.sampled_from([GREEDY, SAMPLED, PENALISED]),
+    max_tokens=st.integers(1, 25),
+)
+def test_a_draft_model_changes_nothing_but_the_number_of_passes(
+    draft_seed: int, k: int, settings: SamplingSettings, max_tokens: int
+) -> None:
+    plain = generate(endless(1), settings=settings, max_tokens=max_tokens)
+    run = model_run(TableLM(seed=draft_seed), k=k, settings=settings, max_tokens=max_tokens)
+    assert run.tokens == plain.tokens
+    assert len(run.rounds) <= len(plain.rounds)
+
+
+@pytest.mark.parametrize("settings", [GREEDY, SAMPLED])
+def test_a_draft_equal_to_the_target_is_always_accepted(settings: SamplingSettings) -> None:
+    run = model_run(endless(1), k=3, settings=settings, max_tokens=21)
+    assert run.finished.stats.acceptance_rate == 1
+    assert [r.n_emitted for r in run.rounds] == [1, 4, 4, 4, 4, 4]
+
+
+@pytest.mark.parametrize("draft_seed", range(6))
+def test_no_token_is_evaluated_twice_by_the_draft_model(draft_seed: int) -> None:
+    draft = TableLM(seed=draft_seed)
+    run = model_run(draft, k=3, settings=SAMPLED, max_tokens=20)
+    # Each kept token once, and once each rejected draft token but a round's last, never evaluated.
+    n_rejected_and_evaluated = sum(
+        max(0, r.n_drafted - 1 - r.n_accepted) for r in run.rounds if r.n_drafted
+    )
+    assert draft.n_evaluated == len(draft.kv) + n_rejected_and_evaluated
+
+
+@pytest.mark.parametrize("n_ctx", [3, 5, 9])
+def test_a_draft_with_a_smaller_context_stops_drafting_and_the_text_goes_on(n_ctx: int) -> None:
+    plain = generate(endless(1), max_tokens=20)
+    run = model_run(endless(1, n_ctx=n_ctx), k=3, settings=GREEDY, max_tokens=20)
+    assert run.tokens == plain.tokens
+
+
+def test_token_ids_that_only_the_target_knows_never_reach_the_draft() -> None:
+    draft = TableLM(seed=1, n_vocab=3)
+    drafter = ModelDrafter(draft, make_chooser(GREEDY, 7), n_shared=3, is_end=lambda t: t == EOG)
+    target = endless(1)
+    plain = generate(endless(1), max_tokens=20)
+    assert max(plain.tokens) >= 3
+    assert generate(target, drafter, max_tokens=20).tokens == plain.tokens
+
+
+def test_token_ids_that_only_the_draft_knows_are_never_proposed() -> None:
+    draft = TableLM(seed=1, n_vocab=9)
+    draft._table[..., 5:] = 1e9
+    run = model_run(draft, k=3, settings=GREEDY, max_tokens=20)
+    assert run.tokens == generate(endless(1), max_tokens=20).tokens
+    assert run.finished.stats.n_drafted > 0
+
+
+@given(seed=st.integers(0, 30), k=st.integers(1, 7), settings=st.sampled_from([GREEDY, SAMPLED]))
+def test_an_ngram_drafter_changes_nothing_but_the_number_of_passes(
+    seed: int, k: int, settings: SamplingSettings
+) -> None:
+    plain = generate(endless(seed), settings=settings, max_tokens=40)
+    run = generate(endless(seed), NgramDrafter(), k=k, settings=settings, max_tokens=40)
+    assert run.tokens == plain.tokens
+
+
+def test_greedy_text_that_repeats_is_copied_by_the_ngram_drafter() -> None:
+    run = generate(endless(4), NgramDrafter(), k=5, max_tokens=50)
+    assert run.finished.stats.acceptance_length > 2
+
+
+def test_a_drafter_that_stops_at_once_gives_plain_rounds() -> None:
+    run = generate(endless(), ScriptedDrafter(lambda context, k: ()), max_tokens=6)
+    assert run.tokens == generate(endless(), max_tokens=6).tokens
+    assert run.finished.stats.acceptance_rate is None
+
+
+def test_the_prompt_is_evaluated_in_chunks_and_its_progress_reported() -> None:
+    prompt = [1 + i % 4 for i in range(20)]
+    run = generate(endless(), prompt=prompt, max_tokens=3)
+    progress = [(e.done, e.total) for e in run.events if isinstance(e, PromptProgress)]
+    assert progress == [(8, 20), (16, 20), (19, 20)]
+
+
+def test_a_prompt_that_fills_the_context_still_yields_one_token() -> None:
+    prompt = [1 + i % 4 for i in range(64)]
+    assert len(generate(endless(), prompt=prompt, max_tokens=5).tokens) == 1
+
+
+def test_a_prompt_longer_than_the_context_is_refused_with_both_numbers() -> None:
+    with pytest.raises(UsageError, match=r"65 tokens.*holds 64") as caught:
+        generate(endless(), prompt=[1] * 65)
+    assert caught.value.exit_code == 2
+
+
+def test_the_first_round_waits_for_no_drafter() -> None:
+    run = model_run(endless(1), k=3, settings=GREEDY, max_tokens=8)
+    assert run.rounds[0].n_drafted == 0
+
+
+def test_each_token_is_labelled_with_its_origin() -> None:
+    plain = generate(endless(), max_tokens=8).tokens
+    drafter = oracle_with_errors(plain, 2, [False, False, False, False, False, True, False])
+    run = generate(endless(), drafter, k=3, max_tokens=8)
+    origins = [e.origin for e in run.events if isinstance(e, TextDelta)]
+    d, c, b = Origin.DRAFT, Origin.CORRECTION, Origin.BONUS
+    assert origins == [Origin.PLAIN, d, d, d, b, c, d, b]
