@@ -73,7 +73,7 @@ class Decoder:
             while (room := self._room(context, output)) and not self._cancelled():
                 began = self._clock()
                 # The first token waits for no drafter.
-                k = self._policy.plan(room - 1) if stats.n_rounds else 0
+                k = self._policy.plan(min(room, self._target.n_batch) - 1) if stats.n_rounds else 0
                 verified = self._round(context, k, output)
                 self._policy.observe(verified.count)
                 ended = self._clock()

@@ -1,4 +1,4 @@
-"""What happens during a run, as values: the engine yields them, renderers and benchmarks consume them."""
+"""What happens during a run: the engine yields these values, renderers and benchmarks use them."""
 
 from __future__ import annotations
 

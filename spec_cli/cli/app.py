@@ -1,0 +1,61 @@
+"""The command line: which commands there are."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from spec_cli import __version__
+from spec_cli.cli import models, run
+from spec_cli.cli.guard import guarded
+from spec_cli.cli.signals import raise_on_sigterm
+
+EXAMPLES = """
+Run a language model on this machine, fast, without changing a word of what it says.
+
+\b
+Examples:
+  spec-cli run "Write a haiku about llamas"
+  cat notes.txt | spec-cli run "Summarise this" > summary.txt
+  spec-cli run -m Qwen/Qwen3-8B-GGUF:Q4_K_M -d Qwen/Qwen3-0.6B-GGUF:Q8_0 "Why is the sky blue?"
+"""
+
+app = typer.Typer(
+    name="spec-cli",
+    help=EXAMPLES,
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"spec-cli {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """See EXAMPLES, which `help` shows."""
+
+
+app.command("run")(guarded(run.run))
+app.command("pull")(guarded(models.pull))
+app.command("models")(guarded(models.models))
+
+
+def main() -> None:
+    """The entry point of the `spec-cli` program."""
+    raise_on_sigterm()
+    app()

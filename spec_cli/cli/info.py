@@ -1,0 +1,56 @@
+"""The facts of a run for its renderers."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from spec_cli import __version__
+from spec_cli.cli.pairs import LocalPair
+from spec_cli.download import LocalModel
+from spec_cli.gguf import Header
+from spec_cli.llama.library import library
+from spec_cli.render.info import ModelInfo, RunInfo
+from spec_cli.session import Session
+from spec_cli.settings import GenerationSettings
+
+
+def describe(
+    session: Session,
+    pair: LocalPair,
+    generation: GenerationSettings,
+    *,
+    n_prompt: int,
+    load_s: float,
+) -> RunInfo:
+    """What runs, where, and with which settings."""
+    draft = None
+    if pair.draft is not None and session.draft_header is not None:
+        draft = _model(pair.draft, session.draft_header)
+    devices = session.devices
+    return RunInfo(
+        target=_model(pair.target, session.target_header),
+        draft=draft,
+        drafter=session.drafter_name,
+        draft_tokens=session.settings.draft_tokens or "auto",
+        drafting_off=session.drafting_off,
+        seed=generation.seed,
+        sampling=asdict(generation.sampling),
+        n_prompt=n_prompt,
+        n_ctx=session.n_ctx,
+        n_threads=session.n_threads,
+        backend=", ".join(device.name for device in devices) or "CPU",
+        device=", ".join(device.description for device in devices) or "CPU",
+        load_s=load_s,
+        versions={"spec-cli": __version__, "llama-cpp-python": library().version},
+    )
+
+
+def _model(model: LocalModel, header: Header) -> ModelInfo:
+    return ModelInfo(
+        name=header.name or model.name,
+        file=model.path.name,
+        quant=header.quant,
+        repo=model.repo,
+        revision=model.revision,
+        sha256=model.sha256,
+    )

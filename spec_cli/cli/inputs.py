@@ -1,0 +1,64 @@
+"""Where the prompt comes from: the argument, stdin or a file."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from spec_cli.errors import UsageError
+from spec_cli.llama.model import LlamaModel
+from spec_cli.prompt import Message, chat_tokens, choose_template, raw_tokens
+from spec_cli.terminal import Terminal
+
+_STDIN = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class PromptInput:
+    """The user's text, and how it becomes a prompt."""
+
+    text: str
+    system: str | None
+    raw: bool
+    chat_template: str | None
+
+    def __post_init__(self) -> None:
+        if self.raw and (self.system is not None or self.chat_template is not None):
+            raise UsageError(
+                "`--raw` uses no chat template, so `--system` and `--chat-template` have no place",
+                hint="leave out `--raw`, or write the whole prompt yourself",
+            )
+
+
+def read_material(terminal: Terminal, file: str | None) -> bytes | None:
+    """The bytes of `--file`, else of stdin unless it is a terminal. Raises UsageError."""
+    if file is not None and file != _STDIN:
+        try:
+            return Path(file).read_bytes()
+        except OSError as error:
+            raise UsageError(f"cannot read {file}: {error.strerror}") from None
+    if terminal.stdin_is_tty and file != _STDIN:
+        return None
+    return sys.stdin.buffer.read() if sys.stdin is not None else None
+
+
+def encode_prompt(
+    model: LlamaModel, template: str | None, prompt: PromptInput, now: datetime
+) -> list[int]:
+    """Token ids of `prompt`; `template` is the model's own chat template, if it has one.
+
+    Raises UsageError or ModelError when there is no usable template.
+    """
+    if prompt.raw:
+        return raw_tokens(model, prompt.text, bos_token=model.bos_text)
+    chosen = choose_template(
+        template,
+        prompt.chat_template,
+        bos_token=model.bos_text,
+        eos_token=model.eos_text,
+        now=now,
+    )
+    messages = [Message("system", prompt.system)] if prompt.system is not None else []
+    return chat_tokens(model, chosen, [*messages, Message("user", prompt.text)])

@@ -1,0 +1,276 @@
+"""The options of commands that generate text; their defaults are those of the settings."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from spec_cli.errors import UsageError
+from spec_cli.settings import DrafterKind
+
+_MODEL, _DRAFTING = "Models", "Drafting"
+_PROMPT, _SAMPLING, _OUTPUT, _MACHINE = "Prompt", "Sampling", "Output", "Machine"
+
+Prompt = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[PROMPT]",
+        help="What to ask. Text on stdin, or from `--file`, goes before it.",
+        show_default=False,
+    ),
+]
+File = Annotated[
+    str | None,
+    typer.Option(
+        "--file",
+        "-f",
+        metavar="FILE",
+        help="Read text from FILE instead of stdin; `-` is stdin.",
+        rich_help_panel=_PROMPT,
+    ),
+]
+System = Annotated[
+    str | None,
+    typer.Option("--system", "-s", metavar="TEXT", help="System prompt.", rich_help_panel=_PROMPT),
+]
+Raw = Annotated[
+    bool,
+    typer.Option(
+        "--raw",
+        help="Continue the text as it is, with no chat template; control tokens count.",
+        rich_help_panel=_PROMPT,
+    ),
+]
+ChatTemplate = Annotated[
+    str | None,
+    typer.Option(
+        "--chat-template",
+        metavar="FILE",
+        help="Jinja chat template to use instead of the model's own.",
+        rich_help_panel=_PROMPT,
+    ),
+]
+Model = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        "-m",
+        metavar="NAME",
+        help="A pair of `spec-cli models`, `user/repo:QUANT`, `hf://user/repo/x.gguf`, or a path.",
+        show_default="the default pair",
+        rich_help_panel=_MODEL,
+    ),
+]
+DraftModel = Annotated[
+    str | None,
+    typer.Option(
+        "--draft-model",
+        "-d",
+        metavar="NAME",
+        help="The draft model, named in the same ways; `none` for no draft model.",
+        show_default="the pair's",
+        rich_help_panel=_MODEL,
+    ),
+]
+Offline = Annotated[
+    bool,
+    typer.Option(
+        "--offline", help="Use no network: models come from the cache.", rich_help_panel=_MODEL
+    ),
+]
+Drafter = Annotated[
+    DrafterKind,
+    typer.Option(
+        "--drafter",
+        help="Who proposes tokens. `auto`: the draft model, or n-grams where there is none.",
+        rich_help_panel=_DRAFTING,
+    ),
+]
+NoDraft = Annotated[
+    bool,
+    typer.Option(
+        "--no-draft", help="Plain decoding; same as `--drafter none`.", rich_help_panel=_DRAFTING
+    ),
+]
+DraftTokens = Annotated[
+    str,
+    typer.Option(
+        "--draft-tokens",
+        "-k",
+        metavar="N|auto",
+        help="Tokens to draft in a round. `auto` drafts as many as pays, or none.",
+        rich_help_panel=_DRAFTING,
+    ),
+]
+Temp = Annotated[
+    float,
+    typer.Option(
+        "--temp", "--temperature", help="Temperature; 0 is greedy.", rich_help_panel=_SAMPLING
+    ),
+]
+TopK = Annotated[
+    int,
+    typer.Option("--top-k", help="Keep the N likeliest tokens; 0: all.", rich_help_panel=_SAMPLING),
+]
+TopP = Annotated[
+    float,
+    typer.Option(
+        "--top-p", help="Keep the likeliest tokens up to this sum.", rich_help_panel=_SAMPLING
+    ),
+]
+MinP = Annotated[
+    float,
+    typer.Option(
+        "--min-p",
+        help="Drop tokens less likely than this share of the likeliest.",
+        rich_help_panel=_SAMPLING,
+    ),
+]
+RepeatPenalty = Annotated[
+    float,
+    typer.Option("--repeat-penalty", help="Penalise repeats; 1: off.", rich_help_panel=_SAMPLING),
+]
+RepeatLastN = Annotated[
+    int,
+    typer.Option(
+        "--repeat-last-n", help="Tokens that the penalties look at.", rich_help_panel=_SAMPLING
+    ),
+]
+PresencePenalty = Annotated[
+    float,
+    typer.Option(
+        "--presence-penalty", help="Penalise tokens that occurred.", rich_help_panel=_SAMPLING
+    ),
+]
+FrequencyPenalty = Annotated[
+    float,
+    typer.Option(
+        "--frequency-penalty", help="Penalise tokens by how often.", rich_help_panel=_SAMPLING
+    ),
+]
+Seed = Annotated[
+    int | None,
+    typer.Option(
+        "--seed",
+        help="Seed of the sampling; the same seed gives the same text.",
+        show_default="random, reported",
+        rich_help_panel=_SAMPLING,
+    ),
+]
+MaxTokens = Annotated[
+    int | None,
+    typer.Option(
+        "--max-tokens",
+        "-n",
+        help="Generate at most N tokens.",
+        show_default="until the model stops",
+        rich_help_panel=_OUTPUT,
+    ),
+]
+Stop = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--stop", metavar="TEXT", help="Stop before TEXT; repeatable.", rich_help_panel=_OUTPUT
+    ),
+]
+Quiet = Annotated[
+    bool,
+    typer.Option(
+        "--quiet", "-q", help="Nothing on stderr but warnings and errors.", rich_help_panel=_OUTPUT
+    ),
+]
+Json = Annotated[
+    bool, typer.Option("--json", help="One JSON object on stdout.", rich_help_panel=_OUTPUT)
+]
+JsonLines = Annotated[
+    bool,
+    typer.Option("--jsonl", help="One JSON event a line on stdout.", rich_help_panel=_OUTPUT),
+]
+ShowOrigin = Annotated[
+    bool,
+    typer.Option(
+        "--show-origin",
+        help="Colour each token by where it came from (on a terminal).",
+        rich_help_panel=_OUTPUT,
+    ),
+]
+NoTui = Annotated[
+    bool, typer.Option("--no-tui", help="No live panel.", rich_help_panel=_OUTPUT)
+]
+CtxSize = Annotated[
+    int | None,
+    typer.Option(
+        "--ctx-size",
+        "-c",
+        help="Size of the context in tokens.",
+        show_default="as needed",
+        rich_help_panel=_MACHINE,
+    ),
+]
+Threads = Annotated[
+    int | None,
+    typer.Option(
+        "--threads",
+        "-t",
+        help="CPU threads.",
+        show_default="the physical cores",
+        rich_help_panel=_MACHINE,
+    ),
+]
+GpuLayers = Annotated[
+    str,
+    typer.Option(
+        "--gpu-layers",
+        metavar="N|all|auto",
+        help="Layers on the GPU. `auto`: all when there is one.",
+        rich_help_panel=_MACHINE,
+    ),
+]
+Device = Annotated[
+    str | None,
+    typer.Option(
+        "--device",
+        metavar="NAME",
+        help="Device to run on, e.g. `CUDA0`, `cpu`.",
+        show_default="every GPU",
+        rich_help_panel=_MACHINE,
+    ),
+]
+DraftDevice = Annotated[
+    str | None,
+    typer.Option(
+        "--draft-device",
+        metavar="NAME",
+        help="Device for the draft model.",
+        show_default="the target's",
+        rich_help_panel=_MACHINE,
+    ),
+]
+BatchSize = Annotated[
+    int,
+    typer.Option(
+        "--batch-size", "-b", help="Prompt tokens evaluated at once.", rich_help_panel=_MACHINE
+    ),
+]
+Verbose = Annotated[
+    bool,
+    typer.Option(
+        "--verbose", "-v", help="Show llama.cpp's log on stderr.", rich_help_panel=_MACHINE
+    ),
+]
+
+
+def count(flag: str, text: str, *, auto: int | None, all_: int | None = None) -> int | None:
+    """The number that `text` gives; `auto` and, where it has a meaning, `all` are words for one.
+
+    Raises UsageError for anything else.
+    """
+    words = {"auto": auto} if all_ is None else {"auto": auto, "all": all_}
+    if text.lower() in words:
+        return words[text.lower()]
+    try:
+        return int(text)
+    except ValueError:
+        wanted = " or ".join(["a number", *(f"`{word}`" for word in words)])
+        raise UsageError(f"{flag} is `{text}`, but must be {wanted}") from None

@@ -1,0 +1,62 @@
+"""SIGINT and SIGTERM: the first asks a run to stop, the second ends the process at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from types import FrameType, TracebackType
+from typing import Self
+
+_SHOW_CURSOR = "\x1b[?25h"
+
+
+class Terminated(BaseException):
+    """SIGTERM outside of a run; the way KeyboardInterrupt stands for SIGINT."""
+
+
+def raise_on_sigterm() -> None:
+    """Let SIGTERM unwind the stack, so that files and terminals are left in order."""
+
+    def terminate(_number: int, _frame: FrameType | None) -> None:
+        raise Terminated
+
+    signal.signal(signal.SIGTERM, terminate)
+
+
+class Interrupts:
+    """While entered, signals are remembered instead of raised; call it to ask whether one came."""
+
+    def __init__(self) -> None:
+        self.signal: signal.Signals | None = None
+        self._previous: dict[signal.Signals, signal._HANDLER] = {}
+
+    def __enter__(self) -> Self:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._previous[number] = signal.signal(number, self._receive)
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def __call__(self) -> bool:
+        """Whether the user wants to stop."""
+        return self.signal is not None
+
+    @property
+    def exit_code(self) -> int:
+        """128 plus the signal's number, as shells have it."""
+        return 128 + (self.signal or signal.SIGINT)
+
+    def _receive(self, number: int, _frame: FrameType | None) -> None:
+        if self.signal is not None:
+            if sys.stderr.isatty():
+                os.write(2, _SHOW_CURSOR.encode())
+            os._exit(self.exit_code)
+        self.signal = signal.Signals(number)

@@ -1,0 +1,43 @@
+"""How many CPU cores this process may keep busy."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+_TOPOLOGY = Path("/sys/devices/system/cpu")
+_CGROUP_MAX = Path("/sys/fs/cgroup/cpu.max")  # cgroup v2
+
+
+def usable_cores(topology: Path = _TOPOLOGY, cgroup_max: Path = _CGROUP_MAX) -> int:
+    """Physical cores in this process's affinity mask, at most the cgroup's quota, at least 1."""
+    n_cores = _physical_cores(_affinity(), topology)
+    quota = _quota(cgroup_max)
+    return max(1, min(n_cores, quota) if quota else n_cores)
+
+
+def _affinity() -> set[int]:
+    if hasattr(os, "sched_getaffinity"):
+        return os.sched_getaffinity(0)
+    return set(range(os.cpu_count() or 1))  # macOS, Windows
+
+
+def _physical_cores(cpus: set[int], topology: Path) -> int:
+    """Distinct groups of hyper-threads among `cpus`; each CPU its own where unknown."""
+    groups = set()
+    for cpu in cpus:
+        siblings = topology / f"cpu{cpu}" / "topology" / "thread_siblings_list"
+        try:
+            groups.add(siblings.read_text().strip())
+        except OSError:
+            groups.add(str(cpu))
+    return len(groups)
+
+
+def _quota(cgroup_max: Path) -> int | None:
+    """Whole CPUs of the quota, rounded up; None where there is none."""
+    try:
+        quota, period = cgroup_max.read_text().split()
+    except (OSError, ValueError):
+        return None
+    return None if quota == "max" else -(-int(quota) // int(period))

@@ -1,0 +1,168 @@
+"""A model with a KV cache: evaluates tokens, returns logits, forgets a tail."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from spec_cli.errors import Cancelled, ResourceError
+from spec_cli.llama.library import library
+from spec_cli.llama.model import LlamaModel
+from spec_cli.spec.interfaces import Logits
+
+_SEQUENCE = 0
+_ABORTED = 2  # llama_decode, llama.h
+
+
+@dataclass(frozen=True, slots=True)
+class ContextSettings:
+    """Size and threads of a context, in tokens: `n_batch` at most per pass, `n_rows` of logits."""
+
+    n_ctx: int
+    n_threads: int
+    n_batch: int = 512
+    n_rows: int = 64
+
+
+class LlamaContext:
+    """A `LanguageModel` on a llama.cpp context, one sequence, flash attention on.
+
+    Invariant: the KV cache holds exactly the positions 0..n_past-1. Logits are views into
+    llama.cpp's own buffer: valid until the next `eval`.
+    """
+
+    def __init__(
+        self,
+        model: LlamaModel,
+        settings: ContextSettings,
+        *,
+        cancelled: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Raises ResourceError when the context does not fit into memory.
+
+        `cancelled` is asked inside a pass; where it answers True the pass is aborted.
+        """
+        self._api = api = library().api
+        self._n_ctx, self._n_batch, self._n_rows = settings.n_ctx, settings.n_batch, settings.n_rows
+        self._n_past = 0
+        self._n_vocab = model.n_vocab
+        self._suppressed = np.array(model.suppressed, dtype=np.intp)
+        self._abort = api.ggml_abort_callback(lambda _data: cancelled())
+        params = api.llama_context_default_params()
+        params.n_ctx = settings.n_ctx
+        params.n_batch = params.n_ubatch = settings.n_batch
+        params.n_outputs_max = params.n_outputs_max_per_seq = settings.n_rows
+        params.n_threads = params.n_threads_batch = settings.n_threads
+        params.flash_attn_type = api.LLAMA_FLASH_ATTN_TYPE_ENABLED
+        params.no_perf = True
+        params.abort_callback = self._abort
+        library().log.take_errors()
+        self.handle: Any = api.llama_init_from_model(model.handle, params)
+        if not self.handle:
+            raise _context_error(model, settings)
+        self._memory = api.llama_get_memory(self.handle)
+        self._batch = api.llama_batch_init(settings.n_batch, 0, 1)
+        self._tokens, self._positions, self._wanted = _batch_arrays(self._batch, settings.n_batch)
+
+    def close(self) -> None:
+        """Free the context and its batch; harmless when done before."""
+        if self.handle:
+            self._api.llama_batch_free(self._batch)
+            self._api.llama_free(self.handle)
+            self.handle = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    @property
+    def n_vocab(self) -> int:
+        """Length of a row of logits."""
+        return self._n_vocab
+
+    @property
+    def n_ctx(self) -> int:
+        """Size of the KV cache in tokens, as asked for (llama.cpp may round it up)."""
+        return self._n_ctx
+
+    @property
+    def n_batch(self) -> int:
+        """The largest number of tokens that one `eval` takes."""
+        return self._n_batch
+
+    @property
+    def n_past(self) -> int:
+        """Number of tokens evaluated so far."""
+        return self._n_past
+
+    def eval(self, tokens: Sequence[int], n_rows: int | None = None) -> Logits:
+        """See `LanguageModel.eval`. At most `ContextSettings.n_rows` rows."""
+        n = len(tokens)
+        n_rows = n if n_rows is None else n_rows
+        assert 0 < n <= self._n_batch and 0 <= n_rows <= min(n, self._n_rows)
+        assert self._n_past + n <= self._n_ctx
+        self._tokens[:n] = tokens
+        self._positions[:n] = np.arange(self._n_past, self._n_past + n)
+        self._wanted[:n] = 0
+        self._wanted[n - n_rows : n] = 1
+        self._batch.n_tokens = n
+        status = self._api.llama_decode(self.handle, self._batch)
+        if status != 0:
+            self._forget_from(self._n_past)
+            raise Cancelled if status == _ABORTED else _decode_error(status)
+        self._n_past += n
+        return self._logits(n_rows)
+
+    def rollback(self, n_past: int) -> None:
+        """Forget every token from position `n_past` on; only a tail can be dropped."""
+        assert 0 <= n_past <= self._n_past
+        if n_past < self._n_past:
+            self._forget_from(n_past)
+            self._n_past = n_past
+
+    def _forget_from(self, position: int) -> None:
+        if not self._api.llama_memory_seq_rm(self._memory, _SEQUENCE, position, -1):
+            raise ResourceError("this model's memory cannot drop its last tokens")
+
+    def _logits(self, n_rows: int) -> Logits:
+        if n_rows == 0:
+            return np.empty((0, self._n_vocab), dtype=np.float32)
+        pointer = self._api.llama_get_logits(self.handle)
+        address = ctypes.cast(pointer, ctypes.c_void_p).value
+        buffer = (ctypes.c_float * (n_rows * self._n_vocab)).from_address(address or 0)
+        rows: Logits = np.ctypeslib.as_array(buffer).reshape(n_rows, self._n_vocab)
+        if self._suppressed.size:
+            rows[:, self._suppressed] = -np.inf
+        return rows
+
+
+def _batch_arrays(batch: Any, n: int) -> tuple[Any, Any, Any]:
+    """numpy views of the batch's columns; sequence ids are the same for every token."""
+    for i in range(n):
+        batch.n_seq_id[i] = 1
+        batch.seq_id[i][0] = _SEQUENCE
+    as_array = np.ctypeslib.as_array
+    return (
+        as_array(batch.token, shape=(n,)),
+        as_array(batch.pos, shape=(n,)),
+        as_array(batch.logits, shape=(n,)),
+    )
+
+
+def _context_error(model: LlamaModel, settings: ContextSettings) -> ResourceError:
+    reason = "; ".join(library().log.take_errors()) or "llama.cpp gave no reason"
+    return ResourceError(
+        f"a context of {settings.n_ctx} tokens for {model.path.name} cannot be made: {reason}",
+        hint=f"use a smaller one: `--ctx-size {max(256, settings.n_ctx // 2)}`",
+    )
+
+
+def _decode_error(status: int) -> ResourceError:
+    reason = "; ".join(library().log.take_errors()) or "llama.cpp gave no reason"
+    return ResourceError(f"a pass through the model failed (llama_decode: {status}): {reason}")

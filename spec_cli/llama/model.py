@@ -1,0 +1,172 @@
+"""A model file loaded by llama.cpp: its weights' handle and its vocabulary."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+from spec_cli.errors import Cancelled, ModelError, ResourceError
+from spec_cli.llama.devices import Device
+from spec_cli.llama.library import library
+from spec_cli.settings import ALL_LAYERS
+
+_CONTROL_OR_UNKNOWN = 0x8 | 0x1  # LLAMA_TOKEN_ATTR_CONTROL, _UNKNOWN (llama.h)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadSettings:
+    """How a model is loaded. `n_gpu_layers` counts from the output end; ALL_LAYERS is all."""
+
+    n_gpu_layers: int = ALL_LAYERS
+    devices: tuple[Device, ...] = ()  # none: the CPU alone
+    repack: bool = True  # weights rearranged for faster CPU kernels (use_extra_bufts)
+
+
+class LlamaModel:
+    """Owns a `llama_model`. Frees it in `close`; contexts made from it must be closed before."""
+
+    def __init__(
+        self,
+        path: Path,
+        settings: LoadSettings,
+        *,
+        progress: Callable[[float], bool] = lambda fraction: True,
+    ) -> None:
+        """Load `path`. `progress` gets the fraction loaded and returns False to give up.
+
+        Raises Cancelled when `progress` gave up, ResourceError when memory ran out, and
+        ModelError with llama.cpp's own reason otherwise.
+        """
+        self.path = path
+        self._api = library().api
+        cancelled = False
+
+        def report(fraction: float, _user_data: object) -> bool:
+            nonlocal cancelled
+            cancelled = not progress(fraction)
+            return not cancelled
+
+        params = self._api.llama_model_default_params()
+        params.n_gpu_layers = settings.n_gpu_layers if settings.devices else 0
+        devices = (ctypes.c_void_p * (len(settings.devices) + 1))(
+            *(device.handle for device in settings.devices), None
+        )
+        params.devices = ctypes.cast(devices, ctypes.c_void_p)
+        params.use_extra_bufts = settings.repack
+        callback = self._api.llama_progress_callback(report)
+        params.progress_callback = callback
+        library().log.take_errors()
+        self.handle: Any = self._api.llama_model_load_from_file(str(path).encode(), params)
+        if not self.handle:
+            raise Cancelled if cancelled else _load_error(path, library().log.take_errors())
+        self.vocab: Any = self._api.llama_model_get_vocab(self.handle)
+        self._pieces: dict[int, bytes] = {}
+
+    def close(self) -> None:
+        """Free the weights; harmless when done before."""
+        if self.handle:
+            self._api.llama_model_free(self.handle)
+            self.handle = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    @cached_property
+    def n_vocab(self) -> int:
+        """Number of token ids."""
+        return int(self._api.llama_vocab_n_tokens(self.vocab))
+
+    @property
+    def n_ctx_train(self) -> int:
+        """The context length the model was trained for."""
+        return int(self._api.llama_model_n_ctx_train(self.handle))
+
+    @property
+    def can_roll_back(self) -> bool:
+        """Whether its memory can drop its tail; recurrent and hybrid models cannot."""
+        return not (
+            self._api.llama_model_is_recurrent(self.handle)
+            or self._api.llama_model_is_hybrid(self.handle)
+        )
+
+    @cached_property
+    def suppressed(self) -> tuple[int, ...]:
+        """The token ids that the model file says are never to be generated."""
+        n = ctypes.c_int32()
+        ids = self._api.llama_vocab_get_suppress_tokens(self.vocab, ctypes.byref(n))
+        return tuple(ids[i] for i in range(n.value))
+
+    def is_end(self, token: int) -> bool:
+        """Whether `token` ends a generation; a model may have several such tokens."""
+        return bool(self._api.llama_vocab_is_eog(self.vocab, token))
+
+    def tokenize(self, text: str, *, special: bool, bos: bool) -> list[int]:
+        """The ids of `text`. `special`: control tokens written in it become those tokens.
+        `bos`: with the beginning-of-sequence token, if the vocabulary wants one.
+        """
+        raw = text.encode()
+        n = len(raw) + 2
+        while True:
+            buffer = (self._api.llama_token * n)()
+            got = self._api.llama_tokenize(self.vocab, raw, len(raw), buffer, n, bos, special)
+            if got >= 0:
+                return list(buffer[:got])
+            n = -got
+
+    def piece(self, token: int) -> bytes:
+        """The bytes that `token` stands for; empty for control tokens."""
+        known = self._pieces.get(token)
+        if known is None:
+            known = self._pieces[token] = self._token_to_piece(token)
+        return known
+
+    def control_texts(self) -> list[str]:
+        """The texts of all control and unknown tokens. Walks the vocabulary: 0.1 s."""
+        get_attr, get_text = self._api.llama_vocab_get_attr, self._api.llama_vocab_get_text
+        return [
+            get_text(self.vocab, token).decode("utf-8", "replace")
+            for token in range(self.n_vocab)
+            if get_attr(self.vocab, token) & _CONTROL_OR_UNKNOWN
+        ]
+
+    def token_text(self, token: int) -> str:
+        """The vocabulary's entry of a token, control tokens included; empty for no token (-1)."""
+        if token < 0:
+            return ""
+        return str(self._api.llama_vocab_get_text(self.vocab, token).decode("utf-8", "replace"))
+
+    @property
+    def bos_text(self) -> str:
+        """The text of the beginning-of-sequence token, or nothing."""
+        return self.token_text(self._api.llama_vocab_bos(self.vocab))
+
+    @property
+    def eos_text(self) -> str:
+        """The text of the end-of-sequence token, or nothing."""
+        return self.token_text(self._api.llama_vocab_eos(self.vocab))
+
+    def _token_to_piece(self, token: int) -> bytes:
+        size = 64
+        while True:
+            buffer = ctypes.create_string_buffer(size)
+            n = self._api.llama_token_to_piece(self.vocab, token, buffer, size, 0, False)
+            if n >= 0:
+                return buffer.raw[:n]
+            size = -n
+
+
+def _load_error(path: Path, log: list[str]) -> ModelError | ResourceError:
+    reason = log[0] if log else "llama.cpp gave no reason"
+    if any("alloc" in line or "out of memory" in line for line in log):
+        return ResourceError(
+            f"not enough memory to load {path.name}: {reason}",
+            hint="use a smaller quantisation, or fewer `--gpu-layers`",
+        )
+    return ModelError(f"{path.name} cannot be loaded: {reason}")

@@ -1,0 +1,45 @@
+"""Rows below the cursor of a terminal, which stays where the text ends.
+
+Everything right of and below the cursor belongs to the footer, so erasing it needs no memory of
+how many rows it had: a resize, which may wrap or unwrap them, leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TextIO
+
+_BEGIN = "\x1b[?2026h\x1b[?25l"  # one frame, where the terminal knows how (synchronized output)
+_END = "\x1b[?25h\x1b[?2026l"
+_ERASE_BELOW = "\x1b[J"
+_DOWN = "\x1bD"  # index: keeps the column, and scrolls at the last row
+_UP = "\x1b[{}A"
+_SAVE, _RESTORE = "\x1b7", "\x1b8"
+_NO_WRAP, _WRAP = "\x1b[?7l", "\x1b[?7h"
+
+
+class Footer:
+    """Draws on `stderr`. The cursor must not be in the last column, where it may wait to wrap."""
+
+    def __init__(self, stderr: TextIO) -> None:
+        self._stderr = stderr
+
+    def lift(self) -> None:
+        """Erase the rows, so that something else can be written at the cursor."""
+        self._write(_BEGIN + _ERASE_BELOW)
+
+    def draw(self, rows: Sequence[str]) -> None:
+        """Draw `rows`, none wider than the terminal, in place of those drawn before."""
+        room = _DOWN * len(rows) + _UP.format(len(rows)) if rows else ""
+        body = "".join(f"\r\n{row}\x1b[K" for row in rows)
+        self._write(
+            _BEGIN + room + _SAVE + _NO_WRAP + body + _ERASE_BELOW + _WRAP + _RESTORE + _END
+        )
+
+    def close(self) -> None:
+        """Erase the rows and give the terminal back, whatever was going on."""
+        self._write(_WRAP + _ERASE_BELOW + _END)
+
+    def _write(self, codes: str) -> None:
+        self._stderr.write(codes)
+        self._stderr.flush()

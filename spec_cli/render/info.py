@@ -1,0 +1,43 @@
+"""The facts of a run that are known before its first token."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """Which file a model was loaded from. `repo` and `revision` are None for a local file."""
+
+    name: str
+    file: str
+    quant: str | None = None
+    repo: str | None = None
+    revision: str | None = None
+    sha256: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """What runs, where, and with which settings.
+
+    `drafting_off` says why nothing is drafted from the start, with the numbers; None when
+    something is, or when plain decoding was asked for. `n_prompt` counts tokens.
+    """
+
+    target: ModelInfo
+    draft: ModelInfo | None
+    drafter: str  # "model", "ngram" or "none"
+    draft_tokens: int | Literal["auto"]
+    drafting_off: str | None
+    seed: int
+    sampling: Mapping[str, object]
+    n_prompt: int
+    n_ctx: int
+    n_threads: int
+    backend: str
+    device: str
+    load_s: float
+    versions: Mapping[str, str]

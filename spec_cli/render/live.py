@@ -1,0 +1,165 @@
+"""The live panel on a terminal's standard error, below the text where that is the same terminal."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from types import TracebackType
+from typing import TextIO
+
+from rich.console import Console
+
+from spec_cli.events import (
+    DraftingOff,
+    Event,
+    Finished,
+    Notice,
+    PromptProgress,
+    RoundDone,
+    TextDelta,
+)
+from spec_cli.render.base import Renderer
+from spec_cli.render.flow import TextFlow
+from spec_cli.render.footer import Footer
+from spec_cli.render.info import RunInfo
+from spec_cli.render.notices import Notices
+from spec_cli.render.panel import PanelState, glyphs_for, panel_rows
+from spec_cli.spec.stats import RoundCount, RunStats
+
+_REPAINTS_PER_S = 7.0
+_BURST = 3.0  # at most 10 in any second; the lines of a slow round need not wait for the next one
+_MIN_COLUMNS = 12
+_MAX_WIDTH = 64  # rows a terminal need not wrap when it is made narrower
+_PREVIEW_CHARS = 400
+
+
+class RepaintBudget:
+    """Allows `_REPAINTS_PER_S` repaints a second, and `_BURST` at once after a rest."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._credit = _BURST
+        self._at = clock()
+
+    def spend(self) -> bool:
+        """Whether a repaint is allowed now; if so, it counts."""
+        now = self._clock()
+        self._credit = min(_BURST, self._credit + (now - self._at) * _REPAINTS_PER_S)
+        self._at = now
+        if self._credit < 1:
+            return False
+        self._credit -= 1
+        return True
+
+
+class LiveRenderer(Renderer):
+    """Shows the panel until the run has finished; nothing of it remains.
+
+    Text is written at once where it stays on its row, else with the next repaint.
+    """
+
+    def __init__(
+        self,
+        stderr: TextIO,
+        info: RunInfo,
+        notices: Notices,
+        *,
+        flow: TextFlow | None,
+        color: bool,
+        plain_step_estimate_s: float | None,
+        clock: Callable[[], float],
+        size: Callable[[], os.terminal_size],
+    ) -> None:
+        """`flow` writes the text to this terminal; None: it goes elsewhere, a preview is shown."""
+        self._info = info
+        self._flow = flow
+        self._preview = ""
+        self._notices = notices
+        self._size = size
+        self._budget = RepaintBudget(clock)
+        self._footer = Footer(stderr)
+        self._glyphs = glyphs_for(stderr.encoding)
+        self._console = Console(
+            file=stderr, force_terminal=True, color_system="standard" if color else None
+        )
+        self._stats = RunStats(plain_step_estimate_s=plain_step_estimate_s)
+        self._progress: PromptProgress | None = None
+        self._drafting_off = info.drafting_off
+        self._closed = False
+
+    def handle(self, event: Event) -> None:
+        """Take the event in; repaint when it is something to see and the budget allows."""
+        match event:
+            case RoundDone():
+                self._count(event)
+            case DraftingOff(reason=reason):
+                self._drafting_off = reason
+            case PromptProgress():
+                self._progress = event
+                self._repaint_within_budget()
+            case TextDelta():
+                self._notices.handle(event)
+                self._add_text(event)
+            case Notice():
+                self._footer.lift()
+                self._notices.handle(event)
+                self._repaint()
+            case Finished():
+                self._close()
+                self._notices.handle(event)
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._close()
+        self._notices.__exit__(exc_type, exc, traceback)
+
+    def _count(self, done: RoundDone) -> None:
+        count = RoundCount(done.n_drafted, done.n_accepted, done.n_emitted)
+        self._stats.add_round(
+            count, draft_s=done.draft_s, verify_s=done.verify_s, host_s=done.host_s
+        )
+
+    def _add_text(self, delta: TextDelta) -> None:
+        if delta.text:
+            self._preview = (self._preview + delta.text)[-_PREVIEW_CHARS:]
+        if delta.text and self._flow:
+            self._flow.resize(self._size().columns)
+            self._flow.add(delta.text, delta.origin)
+        self._repaint_within_budget()
+
+    def _repaint_within_budget(self) -> None:
+        if self._budget.spend():
+            self._repaint()
+
+    def _repaint(self) -> None:
+        size = self._size()
+        if self._flow:
+            self._flow.resize(size.columns)
+        if self._flow and self._flow.waits:
+            self._footer.lift()
+            self._flow.release()
+        self._footer.draw(self._rows(size))
+
+    def _rows(self, size: os.terminal_size) -> list[str]:
+        """The panel, where there is room for it, leaving a row and the last column to the text."""
+        if size.columns < _MIN_COLUMNS:
+            return []
+        preview = "" if self._flow else self._preview
+        state = PanelState(self._stats, self._progress, self._drafting_off, preview)
+        width = min(size.columns - 1, _MAX_WIDTH)
+        rows = panel_rows(state, self._info, width, self._glyphs)
+        with self._console.capture() as capture:
+            for row in rows[: max(size.lines - 2, 0)]:
+                self._console.print(row, soft_wrap=True)
+        return capture.get().splitlines()
+
+    def _close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._footer.close()
+            if self._flow:
+                self._flow.finish()

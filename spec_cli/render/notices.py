@@ -1,0 +1,53 @@
+"""Notices on standard error, never in the middle of a line of generated text."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TextIO
+
+from spec_cli.events import Event, Finished, Notice, TextDelta
+from spec_cli.render.base import Renderer
+
+
+class Notices(Renderer):
+    """Prints notices; once text flows to the same terminal they wait for its end."""
+
+    def __init__(self, stderr: TextIO, *, quiet: bool, beside_text: bool) -> None:
+        """`quiet` leaves warnings only; `beside_text`: stdout and stderr are one terminal."""
+        self._stderr = stderr
+        self._quiet = quiet
+        self._beside_text = beside_text
+        self._text_flows = False
+        self._waiting: list[Notice] = []
+
+    def handle(self, event: Event) -> None:
+        """Print a notice, or keep it until the text has ended."""
+        match event:
+            case TextDelta():
+                self._text_flows = self._beside_text
+            case Notice(level=level) if level == "warning" or not self._quiet:
+                self._waiting.append(event)
+            case Finished():
+                self._text_flows = False
+            case _:
+                pass
+        if not self._text_flows:
+            self._print_waiting()
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._print_waiting()
+
+    def _print_waiting(self) -> None:
+        for notice in self._waiting:
+            label = "warning" if notice.level == "warning" else "note"
+            self._stderr.write(f"{label}: {notice.message}\n")
+            if notice.hint:
+                self._stderr.write(f"hint: {notice.hint}\n")
+        if self._waiting:
+            self._stderr.flush()
+            self._waiting = []

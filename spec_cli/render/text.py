@@ -1,0 +1,93 @@
+"""Generated text to standard output, the moment it is final."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+
+from rich.color import ColorSystem
+from rich.style import Style
+
+from spec_cli.events import Event, Finished, Origin, TextDelta
+from spec_cli.render.base import Renderer
+from spec_cli.render.stdout import Stdout
+
+# A model's text must not steer the terminal: C0 as control pictures, C1 as replacement characters.
+_INERT = {
+    **{code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n"},
+    0x7F: 0x2421,
+    **dict.fromkeys(range(0x80, 0xA0), 0xFFFD),
+}
+
+
+def inert(text: str) -> str:
+    """`text` without control characters, of the same length; tabs and newlines stay."""
+    return text.translate(_INERT)
+
+
+class PipeText(Renderer):
+    """The text, byte for byte, and one final newline if it lacks it."""
+
+    def __init__(self, stdout: Stdout) -> None:
+        self._stdout = stdout
+        self._last = ""
+
+    def handle(self, event: Event) -> None:
+        """Write the text of a delta; complete the last line at the end."""
+        match event:
+            case TextDelta(text=text) if text:
+                self._stdout.write(text)
+                self._last = text[-1]
+            case Finished() if self._last != "\n":
+                self._stdout.write("\n")
+            case _:
+                pass
+
+
+class TerminalText(Renderer):
+    """The text on a terminal: made inert, coloured by origin on request.
+
+    The cursor is at the start of a line when the run has ended, however it ended.
+    """
+
+    def __init__(self, stdout: Stdout, styles: Mapping[Origin, Style] | None = None) -> None:
+        self._stdout = stdout
+        self._styles = styles
+        self._in_line = False
+
+    @property
+    def styled(self) -> bool:
+        """The text is coloured by origin."""
+        return self._styles is not None
+
+    def handle(self, event: Event) -> None:
+        """Write the text of a delta; end the last line at the end."""
+        match event:
+            case TextDelta(text=text, origin=origin) if text:
+                self.write(text, origin)
+            case Finished():
+                self.end_line()
+            case _:
+                pass
+
+    def write(self, text: str, origin: Origin) -> None:
+        """Write `text`, which is not empty."""
+        shown = inert(text)
+        if self._styles:
+            shown = self._styles[origin].render(shown, color_system=ColorSystem.STANDARD)
+        self._in_line = not text.endswith("\n")
+        self._stdout.write(shown)
+
+    def end_line(self) -> None:
+        """Move to the start of a line, unless the cursor is there already."""
+        if self._in_line:
+            self._in_line = False
+            self._stdout.write("\n")
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.end_line()

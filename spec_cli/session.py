@@ -1,0 +1,275 @@
+"""From two files and the settings to a running pair.
+
+A session owns both models and their contexts. It decides who drafts: before the draft model is
+loaded it asks the stored cost table whether drafting can win on this machine at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from spec_cli.calibration import PassTimer
+from spec_cli.cpu import usable_cores
+from spec_cli.drafters.model import ModelDrafter
+from spec_cli.drafters.ngram import NgramDrafter
+from spec_cli.drafters.none import NoDrafter
+from spec_cli.engine import Decoder
+from spec_cli.errors import UsageError
+from spec_cli.events import DraftingOff, Event, Notice
+from spec_cli.gguf import Header, read_header
+from spec_cli.llama.context import ContextSettings, LlamaContext
+from spec_cli.llama.devices import Device, find_device, offload_devices
+from spec_cli.llama.library import library
+from spec_cli.llama.model import LlamaModel, LoadSettings
+from spec_cli.pairing import PairReport, check_pair
+from spec_cli.settings import (
+    ALL_LAYERS,
+    AUTO_CTX_ANSWER,
+    MIN_AUTO_CTX,
+    DrafterKind,
+    GenerationSettings,
+    SessionSettings,
+)
+from spec_cli.spec.costs import DRAFT_WIDTHS, TARGET_WIDTHS, CostTable, PassTimes
+from spec_cli.spec.coupling import make_chooser
+from spec_cli.spec.interfaces import Chooser, Drafter
+from spec_cli.spec.policy import K_MAX, CostAware, FixedLength, Policy
+from spec_cli.state import StateStore
+from spec_cli.text import Output
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """What a session needs from the outside.
+
+    `clock` gives seconds; `cancelled` is asked often and from inside passes; `notify` receives
+    what the user should know; `progress` what is being done now, with a fraction or None.
+    """
+
+    state: StateStore
+    clock: Callable[[], float]
+    cancelled: Callable[[], bool]
+    notify: Callable[[Notice], None]
+    progress: Callable[[str, float | None], None]
+
+
+class Session:
+    """A loaded pair, ready to generate. Use as a context manager.
+
+    `prepare` makes the contexts and settles who drafts; `generate` may then be called repeatedly.
+    """
+
+    def __init__(
+        self,
+        target: Path,
+        draft: Path | None,
+        settings: SessionSettings,
+        environment: Environment,
+    ) -> None:
+        """Check both headers, then load the target.
+
+        Raises ModelError, PairError, ResourceError, UsageError or Cancelled.
+        """
+        self.settings, self._env = settings, environment
+        self._stack = ExitStack()
+        self.target_header = read_header(target)
+        self.kind = _drafter_kind(settings.drafter, draft)
+        self.draft_header: Header | None = None
+        self._pair: PairReport | None = None
+        if draft is not None and self.kind is DrafterKind.MODEL:
+            self.draft_header = read_header(draft)
+            self._pair = check_pair(self.target_header, self.draft_header)
+            for notice in self._pair.notes:
+                environment.notify(notice)
+        self.n_threads = settings.n_threads or usable_cores()
+        self.devices = self._choose_devices(settings.device)
+        self.model = self._load(target, self.devices)
+        self.drafting_off: str | None = None
+        self.costs: CostTable | None = None
+        self._target: LlamaContext | None = None
+        self._draft: LlamaContext | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Free everything, contexts before their models."""
+        self._stack.close()
+
+    @property
+    def n_ctx(self) -> int:
+        """Size of the target's context in tokens."""
+        assert self._target is not None, "prepare the session first"
+        return self._target.n_ctx
+
+    def prepare(self, n_prompt: int, max_tokens: int | None) -> None:
+        """Make contexts that hold the prompt and its answer, and settle who drafts.
+
+        Raises UsageError when the prompt does not fit, ResourceError when memory does not.
+        """
+        n_ctx = self._context_size(n_prompt, max_tokens)
+        self._target = self._context(self.model, n_ctx)
+        if self.kind is DrafterKind.NONE:
+            return
+        if not self.model.can_roll_back:
+            self.drafting_off = "the target's memory is recurrent: it cannot forget rejected tokens"
+            return
+        timer = self._timer(self.model.path, TARGET_WIDTHS, self.devices)
+        target_times = timer.stored() or self._measure(timer, self._target)
+        if self.kind is DrafterKind.NGRAM:
+            self._settle(CostTable(target_times, draft_token_s=0.0))
+        else:
+            self._prepare_draft(target_times, n_ctx)
+
+    def generate(self, prompt: Sequence[int], generation: GenerationSettings) -> Iterator[Event]:
+        """The events of one generation. Raises what `Decoder.generate` raises."""
+        assert self._target is not None, "prepare the session first"
+        if self.drafting_off is not None:
+            yield DraftingOff(self.drafting_off)
+        chooser = make_chooser(generation.sampling, generation.seed)
+        decoder = Decoder(
+            self._target,
+            self._drafter(chooser),
+            chooser,
+            self._policy(),
+            clock=self._env.clock,
+            cancelled=self._env.cancelled,
+        )
+        max_tokens = self._target.n_ctx if generation.max_tokens is None else generation.max_tokens
+        output = Output(
+            self.model.piece, self.model.is_end, stop=generation.stop, max_tokens=max_tokens
+        )
+        yield from decoder.generate(prompt, output, plain_step_s=self.plain_step_s)
+
+    @property
+    def plain_step_s(self) -> float | None:
+        """The cost table's time of a plain step, in seconds."""
+        return self.costs.target(1) if self.costs else None
+
+    @property
+    def drafter_name(self) -> str:
+        """Who drafts: `model`, `ngram` or `none`."""
+        return "none" if self.drafting_off else str(self.kind)
+
+    def _drafter(self, chooser: Chooser) -> Drafter:
+        if self.drafter_name == "none":
+            return NoDrafter()
+        if self.kind is DrafterKind.NGRAM:
+            return NgramDrafter()
+        assert self._draft is not None and self._pair is not None
+        return ModelDrafter(
+            self._draft, chooser, n_shared=self._pair.n_shared, is_end=self.model.is_end
+        )
+
+    def _policy(self) -> Policy:
+        if self.settings.draft_tokens is not None:
+            return FixedLength(self.settings.draft_tokens)
+        return CostAware(self.costs) if self.costs else FixedLength(0)
+
+    def _prepare_draft(self, target_times: PassTimes, n_ctx: int) -> None:
+        """Load the draft model, unless its stored costs already say that it cannot win."""
+        assert self.draft_header is not None
+        path = self.draft_header.path
+        devices = self._choose_devices(self.settings.draft_device or self.settings.device)
+        timer = self._timer(path, DRAFT_WIDTHS, devices)
+        if (known := timer.stored()) and self._settle(CostTable(target_times, known(1))):
+            return
+        model = self._load(path, devices)
+        self._draft = self._context(model, min(n_ctx, model.n_ctx_train))
+        if not known:
+            self._settle(CostTable(target_times, self._measure(timer, self._draft)(1)))
+
+    def _settle(self, costs: CostTable) -> bool:
+        """Keep the cost table; True when even perfect guesses lose and no draft length is fixed."""
+        self.costs = costs
+        if self.settings.draft_tokens is None:
+            self.drafting_off = costs.verdict(K_MAX)
+        return self.drafting_off is not None
+
+    def _load(self, path: Path, devices: tuple[Device, ...]) -> LlamaModel:
+        layers = ALL_LAYERS if self.settings.n_gpu_layers is None else self.settings.n_gpu_layers
+        load = LoadSettings(layers, devices if layers else (), self.settings.repack)
+
+        def report(fraction: float) -> bool:
+            self._env.progress(f"loading {path.name}", fraction)
+            return not self._env.cancelled()
+
+        return self._stack.enter_context(LlamaModel(path, load, progress=report))
+
+    def _context(self, model: LlamaModel, n_ctx: int) -> LlamaContext:
+        n_batch = self.settings.n_batch
+        settings = ContextSettings(n_ctx, self.n_threads, n_batch, n_rows=min(64, n_batch))
+        return self._stack.enter_context(
+            LlamaContext(model, settings, cancelled=self._env.cancelled)
+        )
+
+    def _context_size(self, n_prompt: int, max_tokens: int | None) -> int:
+        trained = self.model.n_ctx_train
+        asked = self.settings.n_ctx
+        if asked is None:
+            answer = AUTO_CTX_ANSWER if max_tokens is None else max_tokens
+            n_ctx = min(trained, max(MIN_AUTO_CTX, n_prompt + answer))
+        else:
+            n_ctx = asked
+            if asked > trained:
+                self._env.notify(
+                    Notice(
+                        f"the context of {asked} tokens is longer than the {trained} that "
+                        "the model was trained for; its answers may degrade",
+                        level="warning",
+                    )
+                )
+        if n_prompt > n_ctx:
+            raise _prompt_too_long(n_prompt, n_ctx, trained)
+        return n_ctx
+
+    def _choose_devices(self, name: str | None) -> tuple[Device, ...]:
+        """The devices to offload to; none is the CPU. Warns when layers are asked for in vain."""
+        if name is not None:
+            device = find_device(name)
+            return (device,) if device else ()
+        devices = tuple(offload_devices())
+        if self.settings.n_gpu_layers and not devices:
+            hint = "set it up for CUDA or Metal (see the README), or leave `--gpu-layers` out"
+            self._env.notify(
+                Notice("this build of llama.cpp has no GPU here: the CPU is used", hint, "warning")
+            )
+        return devices
+
+    def _timer(self, path: Path, widths: Sequence[int], devices: tuple[Device, ...]) -> PassTimer:
+        setup = {
+            "build": f"{library().version} {library().system_info}",
+            "devices": [f"{device.name} {device.description}" for device in devices],
+            "n_gpu_layers": self.settings.n_gpu_layers,
+            "n_threads": self.n_threads,
+            "repack": self.settings.repack,
+        }
+        return PassTimer(path, widths, setup=setup, state=self._env.state, clock=self._env.clock)
+
+    def _measure(self, timer: PassTimer, context: LlamaContext) -> PassTimes:
+        self._env.progress("measuring what a guess costs here (once)", None)
+        return timer.measure(context)
+
+
+def _drafter_kind(asked: DrafterKind, draft: Path | None) -> DrafterKind:
+    if asked is DrafterKind.MODEL and draft is None:
+        raise UsageError(
+            "`--drafter model` needs a draft model",
+            hint="name one with `--draft-model`, or use `--drafter ngram`",
+        )
+    if asked is DrafterKind.AUTO:
+        return DrafterKind.MODEL if draft is not None else DrafterKind.NGRAM
+    return asked
+
+
+def _prompt_too_long(n_prompt: int, n_ctx: int, trained: int) -> UsageError:
+    longest = f"this model was trained for {trained} tokens"
+    hint = f"use `--ctx-size {n_prompt + 256}`" if n_prompt < trained else f"shorten it: {longest}"
+    return UsageError(f"the prompt has {n_prompt} tokens, but the context holds {n_ctx}", hint=hint)

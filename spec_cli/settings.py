@@ -1,0 +1,69 @@
+"""What a user can set, as values. Defaults stand here and in `SamplingSettings`, nowhere else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from spec_cli.errors import UsageError
+from spec_cli.spec.sampling import SamplingSettings
+
+ALL_LAYERS = -1
+MIN_AUTO_CTX = 8192
+AUTO_CTX_ANSWER = 4096  # room for an answer of unlimited length, when the context size is automatic
+
+
+class DrafterKind(StrEnum):
+    """Who proposes tokens. `auto`: the draft model when there is one, else n-grams."""
+
+    AUTO = "auto"
+    MODEL = "model"
+    NGRAM = "ngram"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSettings:
+    """How a pair is loaded and run. None stands for: decided on this machine.
+
+    `draft_tokens` is the fixed draft length, None lets the policy choose; `n_gpu_layers` counts
+    layers on the GPU, ALL_LAYERS is every one; sizes are in tokens.
+    """
+
+    drafter: DrafterKind = DrafterKind.AUTO
+    draft_tokens: int | None = None
+    n_ctx: int | None = None
+    n_batch: int = 512
+    n_threads: int | None = None
+    n_gpu_layers: int | None = None
+    device: str | None = None
+    draft_device: str | None = None
+    repack: bool = True  # weights rearranged for faster CPU kernels
+
+    def __post_init__(self) -> None:
+        _require("--draft-tokens", self.draft_tokens, 1, 63)
+        _require("--ctx-size", self.n_ctx, 1, 2**31 - 1)
+        _require("--batch-size", self.n_batch, 1, 2**16)
+        _require("--threads", self.n_threads, 1, 1024)
+        _require("--gpu-layers", self.n_gpu_layers, ALL_LAYERS, 2**16)
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationSettings:
+    """How one answer is generated; `max_tokens` None: until the model stops or the context ends."""
+
+    seed: int
+    sampling: SamplingSettings = field(default_factory=SamplingSettings)
+    max_tokens: int | None = None
+    stop: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        _require("--seed", self.seed, 0, 2**64 - 1)
+        _require("--max-tokens", self.max_tokens, 0, 2**31 - 1)
+        if "" in self.stop:
+            raise UsageError("--stop is empty", hint="give the text to stop at")
+
+
+def _require(flag: str, value: int | None, low: int, high: int) -> None:
+    if value is not None and not low <= value <= high:
+        raise UsageError(f"{flag} is {value}, but must be from {low} to {high}")
