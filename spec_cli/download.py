@@ -224,9 +224,7 @@ def _fill(plan: Plan, progress: OnProgress) -> LocalModel:
     return _cached_model(ref, plan.slots[0].revision, [slot.path for slot in plan.slots])
 
 
-def _fill_slot(
-    ref: RepoFile, slot: Slot, source: Source, report: Callable[[int], None]
-) -> None:
+def _fill_slot(ref: RepoFile, slot: Slot, source: Source, report: Callable[[int], None]) -> None:
     # Another process may have fetched it since the plan was made.
     if slot.is_filled:
         return

@@ -86,7 +86,8 @@ def list_files(repo: str, revision: str | None) -> Listing:
             info = api.model_info(
                 repo, revision=revision, files_metadata=True, timeout=_ANSWER_TIMEOUT_S
             )
-    except ValueError as error:  # no JSON: the login page of a network, for example
+    except (ValueError, KeyError, TypeError) as error:
+        # Not the JSON of a hub: the login page of a network, for example.
         raise _unreachable("what answers there is not a hub") from error
     if info.sha is None:
         raise _unreachable("what answers there is not a hub")

@@ -195,9 +195,7 @@ ShowOrigin = Annotated[
         rich_help_panel=_OUTPUT,
     ),
 ]
-NoTui = Annotated[
-    bool, typer.Option("--no-tui", help="No live panel.", rich_help_panel=_OUTPUT)
-]
+NoTui = Annotated[bool, typer.Option("--no-tui", help="No live panel.", rich_help_panel=_OUTPUT)]
 CtxSize = Annotated[
     int | None,
     typer.Option(

@@ -1,0 +1,229 @@
+"""A session on a tiny real pair: what is drafted changes nothing, and who drafts is explained."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from spec_cli.errors import Cancelled, PairError, UsageError
+from spec_cli.events import DraftingOff, Event, Finished, FinishReason, Notice
+from spec_cli.session import Environment, Session
+from spec_cli.settings import DrafterKind, GenerationSettings, SessionSettings
+from spec_cli.spec.sampling import SamplingSettings
+from spec_cli.state import StateStore
+from tests.tiny_gguf import bpe_vocab, write_tiny_model
+
+GREEDY = GenerationSettings(seed=1, sampling=SamplingSettings(temp=0), max_tokens=40)
+SAMPLED = GenerationSettings(seed=5, sampling=SamplingSettings(temp=1.0), max_tokens=40)
+PENALISED = GenerationSettings(
+    seed=9, sampling=SamplingSettings(temp=0.8, repeat_penalty=1.3), max_tokens=40
+)
+PROMPT = "hello there, hello"
+
+Open = Callable[..., Session]
+
+
+class Desk:
+    """The outside of a session under test."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self.notices: list[Notice] = []
+        self.doings: list[str] = []
+        self.cancel = False
+        self.environment = Environment(
+            state=StateStore(tmp_path / "state"),
+            clock=time.perf_counter,
+            cancelled=lambda: self.cancel,
+            notify=self.notices.append,
+            progress=lambda what, fraction: self.doings.append(what),
+        )
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+def run(session: Session, generation: GenerationSettings) -> list[Event]:
+    tokens = session.model.tokenize(PROMPT, special=False, bos=False)
+    session.prepare(len(tokens), generation.max_tokens)
+    return list(session.generate(tokens, generation))
+
+
+def tokens_of(events: Sequence[Event]) -> tuple[int, ...]:
+    assert isinstance(events[-1], Finished)
+    return events[-1].tokens
+
+
+def settings(**changes: object) -> SessionSettings:
+    return SessionSettings(n_threads=1, **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("generation", [GREEDY, SAMPLED, PENALISED])
+@pytest.mark.parametrize("drafter", [DrafterKind.MODEL, DrafterKind.NGRAM])
+@pytest.mark.parametrize("k", [1, 4, 9])
+def test_any_drafter_and_draft_length_give_the_tokens_of_plain_decoding(
+    desk: Desk,
+    tiny_target: Path,
+    tiny_draft: Path,
+    generation: GenerationSettings,
+    drafter: DrafterKind,
+    k: int,
+) -> None:
+    with Session(
+        tiny_target, None, settings(drafter=DrafterKind.NONE), desk.environment
+    ) as session:
+        plain = tokens_of(run(session, generation))
+    with Session(
+        tiny_target, tiny_draft, settings(drafter=drafter, draft_tokens=k), desk.environment
+    ) as session:
+        events = run(session, generation)
+    assert tokens_of(events) == plain
+    assert len(plain) == 40
+    assert isinstance(events[-1], Finished)
+    assert drafter is DrafterKind.NGRAM or events[-1].stats.n_accepted > 0
+
+
+def test_a_model_that_drafts_for_itself_is_accepted_almost_always(
+    desk: Desk, tiny_target: Path
+) -> None:
+    with Session(tiny_target, tiny_target, settings(draft_tokens=3), desk.environment) as session:
+        finished = run(session, GREEDY)[-1]
+    assert isinstance(finished, Finished)
+    assert (finished.stats.acceptance_rate or 0) > 0.95
+
+
+def test_a_session_generates_repeatedly_with_the_same_result(
+    desk: Desk, tiny_target: Path, tiny_draft: Path
+) -> None:
+    with Session(tiny_target, tiny_draft, settings(draft_tokens=3), desk.environment) as session:
+        first = tokens_of(run(session, SAMPLED))
+        tokens = session.model.tokenize(PROMPT, special=False, bos=False)
+        assert tokens_of(list(session.generate(tokens, SAMPLED))) == first
+
+
+def test_a_draft_as_costly_as_its_target_is_refused_with_numbers(
+    desk: Desk, tiny_target: Path
+) -> None:
+    """With c >= 1 even perfect guesses lose: the table is planted, so no clock decides."""
+    with Session(tiny_target, tiny_target, settings(), desk.environment) as session:
+        _plant(session, target=[1.0 * w for w in range(1, 17)], draft_s=1.0)
+        events = run(session, GREEDY)
+        assert session.drafter_name == "none"
+    off = [e for e in events if isinstance(e, DraftingOff)]
+    assert len(off) == 1
+    assert "even perfect guesses would lose" in off[0].reason
+    assert "x plain at best" in off[0].reason
+    # The draft model is not even loaded: its costs were known.
+    assert desk.doings.count(f"loading {tiny_target.name}") > 0
+    assert session._draft is None
+
+
+def test_a_fixed_draft_length_drafts_even_where_it_cannot_pay(
+    desk: Desk, tiny_target: Path
+) -> None:
+    with Session(tiny_target, tiny_target, settings(draft_tokens=2), desk.environment) as session:
+        _plant(session, target=[1.0 * w for w in range(1, 17)], draft_s=1.0)
+        finished = run(session, GREEDY)[-1]
+    assert isinstance(finished, Finished) and finished.stats.n_drafted > 0
+
+
+def test_cheap_guesses_are_drafted_without_being_told_how_many(
+    desk: Desk, tiny_target: Path
+) -> None:
+    with Session(tiny_target, tiny_target, settings(), desk.environment) as session:
+        _plant(session, target=[1.0] * 16, draft_s=0.01)
+        finished = run(session, GREEDY)[-1]
+    assert isinstance(finished, Finished)
+    assert (finished.stats.acceptance_length or 0) > 2
+
+
+def test_costs_are_measured_once_and_remembered(
+    desk: Desk, tiny_target: Path, tiny_draft: Path
+) -> None:
+    measuring = "measuring what a guess costs here (once)"
+    for expected in (2, 0):
+        desk.doings.clear()
+        with Session(tiny_target, tiny_draft, settings(draft_tokens=2), desk.environment) as s:
+            run(s, GREEDY)
+            assert s.plain_step_s is not None and s.plain_step_s > 0
+        assert desk.doings.count(measuring) == expected
+
+
+def test_a_recurrent_target_is_decoded_plainly_and_says_why(desk: Desk, tiny_mamba: Path) -> None:
+    with Session(tiny_mamba, None, settings(drafter=DrafterKind.NGRAM), desk.environment) as s:
+        events = run(s, GREEDY)
+    assert isinstance(events[0], DraftingOff) and "recurrent" in events[0].reason
+    assert len(tokens_of(events)) == 40
+
+
+def test_a_pair_with_other_tokens_is_refused_before_any_weight_is_loaded(
+    desk: Desk, tiny_target: Path, tmp_path: Path
+) -> None:
+    other = write_tiny_model(tmp_path / "other.gguf", vocab=bpe_vocab(renamed={20: "zzz"}))
+    with pytest.raises(PairError, match="20"):
+        Session(tiny_target, other, settings(), desk.environment)
+    assert desk.doings == []
+
+
+def test_layers_asked_for_without_a_gpu_give_one_warning(desk: Desk, tiny_target: Path) -> None:
+    from spec_cli.llama.devices import offload_devices
+
+    if offload_devices():
+        pytest.skip("this machine has a GPU")
+    with Session(tiny_target, None, settings(n_gpu_layers=99), desk.environment) as session:
+        run(session, GREEDY)
+    assert [n.level for n in desk.notices] == ["warning"]
+
+
+def test_a_prompt_that_does_not_fit_is_refused_with_both_numbers(
+    desk: Desk, tiny_target: Path
+) -> None:
+    with (
+        Session(tiny_target, None, settings(n_ctx=4), desk.environment) as session,
+        pytest.raises(UsageError, match=r"the prompt has \d+ tokens, but the context holds 4"),
+    ):
+        run(session, GREEDY)
+
+
+def test_a_model_without_a_draft_falls_to_ngrams_and_an_explicit_wish_is_an_error(
+    desk: Desk, tiny_target: Path
+) -> None:
+    with Session(tiny_target, None, settings(), desk.environment) as session:
+        assert session.kind is DrafterKind.NGRAM
+    with pytest.raises(UsageError, match="needs a draft model"):
+        Session(tiny_target, None, settings(drafter=DrafterKind.MODEL), desk.environment)
+
+
+def test_cancelling_while_loading_raises_and_while_generating_keeps_the_text(
+    desk: Desk, tiny_target: Path
+) -> None:
+    with Session(tiny_target, None, settings(drafter=DrafterKind.NONE), desk.environment) as s:
+        tokens = s.model.tokenize(PROMPT, special=False, bos=False)
+        s.prepare(len(tokens), 40)
+        events = []
+        for event in s.generate(tokens, GREEDY):
+            events.append(event)
+            desk.cancel = len(events) > 6
+        assert isinstance(events[-1], Finished)
+        assert events[-1].reason is FinishReason.INTERRUPTED
+        assert 0 < len(events[-1].tokens) < 40
+    with pytest.raises(Cancelled):
+        Session(tiny_target, None, settings(), desk.environment)
+
+
+def _plant(session: Session, *, target: list[float], draft_s: float) -> None:
+    """Store pass times as if they had been measured here."""
+    from spec_cli.spec.costs import DRAFT_WIDTHS, TARGET_WIDTHS, PassTimes
+
+    path = session.target_header.path
+    timers = [
+        (session._timer(path, TARGET_WIDTHS, session.devices), tuple(target)),
+        (session._timer(path, DRAFT_WIDTHS, session.devices), (draft_s, draft_s)),
+    ]
+    for timer, seconds in timers:
+        times = PassTimes(tuple(range(1, len(seconds) + 1)), seconds)
+        timer._state.save("pass-times", timer._key, [times.widths, times.seconds])
