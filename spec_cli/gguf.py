@@ -46,7 +46,7 @@ class Vocabulary:
     """The tokenizer as the file states it; None where it says nothing.
 
     `model` is `gpt2` (byte-level BPE), `llama` (SentencePiece) and so on; `pre` names the
-    pre-tokenizer; `types` holds one llama_token_type per token.
+    pre-tokenizer; `types` holds the llama_token_type of every token.
     """
 
     model: str
@@ -206,7 +206,7 @@ def _vocabulary(keys: _Keys) -> Vocabulary:
     types = keys.array("tokenizer.ggml.token_type", INT32)
     if model is None or not tokens:
         raise ModelError(f"{keys.path} holds no tokenizer", hint="give a complete model file")
-    if types is not None and len(types) != len(tokens):
+    if types is not None and len(types) < len(tokens):
         raise keys.damaged(f"it has {len(types)} types for {len(tokens)} tokens")
 
     def token_id(name: str) -> int | None:

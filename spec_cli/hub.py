@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from spec_cli.errors import DownloadError
+from spec_cli.modelref import is_relative_path
 from spec_cli.network import is_reachable
 from spec_cli.store import Slot
 
@@ -89,14 +90,15 @@ def list_files(repo: str, revision: str | None) -> Listing:
     except (ValueError, KeyError, TypeError) as error:
         # Not the JSON of a hub: the login page of a network, for example.
         raise _unreachable("what answers there is not a hub") from error
-    if info.sha is None:
+    # These become names in the cache: a commit and a blob are digits, a file stays below both.
+    if not (info.sha or "").isalnum():
         raise _unreachable("what answers there is not a hub")
     files = {}
     for entry in info.siblings or []:
-        blob = entry.lfs.sha256 if entry.lfs else entry.blob_id
-        if blob and entry.size is not None:
+        blob = (entry.lfs.sha256 if entry.lfs else entry.blob_id) or ""
+        if blob.isalnum() and entry.size is not None and is_relative_path(entry.rfilename):
             files[entry.rfilename] = RemoteFile(blob, entry.size)
-    return Listing(info.sha, files)
+    return Listing(str(info.sha), files)
 
 
 def fetch_from_hub(slot: Slot, on_bytes: Callable[[int], None]) -> None:

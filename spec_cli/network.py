@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import threading
 from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 TIMEOUT_S = 2.5
 _PORTS = {"http": 80, "https": 443}
@@ -32,6 +31,8 @@ def is_reachable(url: str, timeout_s: float = TIMEOUT_S) -> bool:
 
 def first_hop(url: str) -> tuple[str, int]:
     """Host and port that a request to `url` connects to: those of the user's proxy, if any."""
+    from urllib.request import getproxies, proxy_bypass  # slow to import
+
     target = urlsplit(url)
     host = target.hostname or ""
     proxies = {} if proxy_bypass(host) else getproxies()

@@ -105,7 +105,7 @@ def check_text(text: str, what: str) -> str:
 
 
 def choose_template(
-    models: str | None,
+    of_model: str | None,
     option: str | None,
     *,
     bos_token: str,
@@ -117,7 +117,7 @@ def choose_template(
 
     Raises UsageError when there is neither, or the file cannot be read.
     """
-    source = models if option is None else _template_source(option)
+    source = of_model if option is None else _template_source(option)
     if source is None:
         raise UsageError(
             "the model has no chat template", hint="use `--raw`, or `--chat-template FILE`"
@@ -183,12 +183,14 @@ def _any_of(texts: Iterable[str]) -> re.Pattern[str]:
 
 
 def _stand_ins(
-    control: re.Pattern[str], template: ChatTemplate, messages: Iterable[Message]
+    control: re.Pattern[str], template: ChatTemplate, messages: Sequence[Message]
 ) -> dict[str, str]:
     """A private character, used nowhere, for each control text that the messages spell."""
-    contents = "".join(message.content for message in messages)
-    free = (c for c in map(chr, _STAND_INS) if c not in contents and c not in template.source)
-    return dict(zip(sorted(set(control.findall(contents))), free, strict=False))
+    contents = [message.content for message in messages]
+    spelled = {text for content in contents for text in control.findall(content)}
+    used = set(template.source).union(*contents)
+    free = (c for c in map(chr, _STAND_INS) if c not in used)
+    return dict(zip(sorted(spelled), free, strict=False))
 
 
 def _stretches(
@@ -241,16 +243,20 @@ def render_chat(
     }
     n_max = _TEMPLATE_CHARS + 4 * sum(len(message.content) for message in messages)
     try:
-        return _join(environment.from_string(template.source).generate(names), n_max)
+        rendered = _join(environment.from_string(template.source).generate(names), n_max)
+        rendered.encode()  # a template can spell half of a surrogate pair
     except _RefusedError as exc:
         raise UsageError(
-            f"the chat template refuses the messages: {exc}",
+            f"the chat template refuses the messages: {_one_line(exc)}",
             hint="change the messages, for example leave out `--system`, or use `--raw`",
         ) from None
     except TemplateSyntaxError as exc:
         raise _broken(template, f"{exc.message} in line {exc.lineno}") from None
     except Exception as exc:  # a template is a program: it can raise anything
         raise _broken(template, f"{type(exc).__name__}: {exc}") from None
+    if not rendered:
+        raise _broken(template, "it gives an empty prompt")
+    return rendered
 
 
 class _RefusedError(Exception):
@@ -258,7 +264,7 @@ class _RefusedError(Exception):
 
 
 def _refuse(message: object) -> NoReturn:
-    raise _RefusedError(" ".join(str(message).split()))
+    raise _RefusedError(message)
 
 
 def _to_json(value: object, indent: int | None = None) -> str:
@@ -278,6 +284,9 @@ def _join(pieces: Iterable[str], n_max: int) -> str:
 
 def _broken(template: ChatTemplate, cause: str) -> SpecError:
     kind = UsageError if template.is_users else ModelError
-    cause = " ".join(cause.split())[:200]
     hint = "use `--raw`, or give another one with `--chat-template FILE`"
-    return kind(f"the chat template does not work: {cause}", hint=hint)
+    return kind(f"the chat template does not work: {_one_line(cause)}", hint=hint)
+
+
+def _one_line(text: object) -> str:
+    return " ".join(str(text).split())[:200]

@@ -20,8 +20,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from spec_cli.errors import DownloadError
 
 _LOCK_POLL_S = 0.5
@@ -128,6 +126,8 @@ def locked(slot: Slot, on_wait: Callable[[int], None]) -> Iterator[None]:
 
     While another one does, `on_wait` is told now and then how many bytes that one has.
     """
+    from filelock import FileLock, Timeout  # slow to import
+
     slot.lock_path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(slot.lock_path, mode=0o664)
     while True:

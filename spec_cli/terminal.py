@@ -10,7 +10,8 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TextIO
+from pathlib import Path
+from typing import TextIO, cast
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,23 +29,22 @@ class Terminal:
 
 
 def detect(environ: Mapping[str, str] = os.environ) -> Terminal:
-    """The terminal of this process. A closed stream counts as no terminal."""
+    """The terminal of this process. A stream that was closed at its start is as good as empty."""
     dumb = environ.get("TERM") == "dumb"
-    stderr_is_tty = _is_tty(sys.stderr)
+    stdin, stdout, stderr = _open(sys.stdin, "r"), _open(sys.stdout, "w"), _open(sys.stderr, "w")
+    stderr_is_tty = stderr.isatty()
     return Terminal(
-        stdin=sys.stdin,
-        stdout=sys.stdout,
-        stderr=sys.stderr,
-        stdin_is_tty=_is_tty(sys.stdin),
-        stdout_is_tty=_is_tty(sys.stdout),
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        stdin_is_tty=stdin.isatty(),
+        stdout_is_tty=stdout.isatty(),
         stderr_is_tty=stderr_is_tty,
         color=not environ.get("NO_COLOR") and not dumb,
         animate=stderr_is_tty and not dumb and not environ.get("CI"),
     )
 
 
-def _is_tty(stream: TextIO | None) -> bool:
-    try:
-        return stream is not None and stream.isatty()
-    except ValueError:  # a closed stream
-        return False
+def _open(stream: TextIO | None, mode: str) -> TextIO:
+    """`stream`, or nothing to read from or write to where the process was started without it."""
+    return stream if stream is not None else cast(TextIO, Path(os.devnull).open(mode))

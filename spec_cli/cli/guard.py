@@ -7,12 +7,13 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
-from typing import TextIO, TypeVar
+from typing import TypeVar
 
 import typer
 
 from spec_cli.cli.signals import Terminated
 from spec_cli.errors import Cancelled, ExitCode, SpecError
+from spec_cli.render.stdout import discard
 
 F = TypeVar("F", bound=Callable[..., None])
 
@@ -41,7 +42,7 @@ def _exit_code(error: BaseException) -> int:
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else ExitCode.UNEXPECTED
     if isinstance(error, BrokenPipeError):
-        _silence(sys.stdout)
+        discard(sys.stdout)
         return BROKEN_PIPE
     if isinstance(error, (KeyboardInterrupt, Cancelled)):
         return ExitCode.SIGINT
@@ -68,10 +69,3 @@ def show_error(message: str, hint: str | None) -> None:
 
 def _inert(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
-
-
-def _silence(stream: TextIO) -> None:
-    """Point a broken stdout at nothing, so that the interpreter's last flush is quiet."""
-    devnull = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(devnull, stream.fileno())
-    os.close(devnull)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from spec_cli.errors import UsageError
 from spec_cli.llama.model import LlamaModel
-from spec_cli.prompt import Message, chat_tokens, choose_template, raw_tokens
+from spec_cli.prompt import Message, chat_tokens, check_text, choose_template, raw_tokens
 from spec_cli.terminal import Terminal
 
 _STDIN = "-"
@@ -30,6 +29,7 @@ class PromptInput:
                 "`--raw` uses no chat template, so `--system` and `--chat-template` have no place",
                 hint="leave out `--raw`, or write the whole prompt yourself",
             )
+        check_text(self.system or "", "the system prompt")
 
 
 def read_material(terminal: Terminal, file: str | None) -> bytes | None:
@@ -41,7 +41,7 @@ def read_material(terminal: Terminal, file: str | None) -> bytes | None:
             raise UsageError(f"cannot read {file}: {error.strerror}") from None
     if terminal.stdin_is_tty and file != _STDIN:
         return None
-    return sys.stdin.buffer.read() if sys.stdin is not None else None
+    return terminal.stdin.buffer.read()
 
 
 def encode_prompt(

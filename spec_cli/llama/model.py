@@ -111,13 +111,17 @@ class LlamaModel:
         """The ids of `text`. `special`: control tokens written in it become those tokens.
         `bos`: with the beginning-of-sequence token, if the vocabulary wants one.
         """
+        # Not by llama_tokenize's add_special: it may also append an end-of-sequence token.
+        wants_bos = bos and self._api.llama_vocab_get_add_bos(self.vocab)
+        first = [int(self._api.llama_vocab_bos(self.vocab))] if wants_bos else []
         raw = text.encode()
-        n = len(raw) + 2
+        n = len(raw) + 1
         while True:
             buffer = (self._api.llama_token * n)()
-            got = self._api.llama_tokenize(self.vocab, raw, len(raw), buffer, n, bos, special)
+            got = self._api.llama_tokenize(self.vocab, raw, len(raw), buffer, n, False, special)
             if got >= 0:
-                return list(buffer[:got])
+                tokens: list[int] = buffer[:got]
+                return first + tokens
             n = -got
 
     def piece(self, token: int) -> bytes:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from types import TracebackType
 from typing import Protocol, Self
 
 from spec_cli.events import Event
@@ -22,12 +21,7 @@ class Renderer(Protocol):
     def handle(self, event: Event) -> None:
         """Show `event`. Raises BrokenPipeError when nobody reads the output any more."""
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         return None
 
 
@@ -50,10 +44,5 @@ class Tee(Renderer):
         for renderer in self._renderers:
             renderer.handle(event)
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._stack.__exit__(exc_type, exc, traceback)
+    def __exit__(self, *exc: object) -> None:
+        self._stack.close()

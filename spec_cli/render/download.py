@@ -49,7 +49,8 @@ class DownloadDisplay:
         if progress.name not in self._tasks:
             self._announce(progress)
             self._tasks[progress.name] = self._bars.add_task(
-                f"{escape(progress.name)} ({progress.source})",
+                escape(progress.name),
+                source=progress.source,
                 completed=progress.done_bytes,
                 total=progress.total_bytes,
             )
@@ -71,7 +72,8 @@ def _bars(terminal: Terminal) -> Bars:
     return Bars(
         SpinnerColumn(),
         TextColumn("{task.description}", table_column=Column(ratio=1, no_wrap=True)),
-        BarColumn(bar_width=20),
+        TextColumn("{task.fields[source]}"),
+        BarColumn(bar_width=14),
         DownloadColumn(),
         TransferSpeedColumn(),
         TimeRemainingColumn(compact=True),

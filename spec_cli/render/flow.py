@@ -24,7 +24,7 @@ def walk(text: str, column: int, width: int) -> Iterator[tuple[int, int]]:
         if char == "\n":
             row, column = row + 1, 0
         elif char == "\t":
-            column = min((column // _TAB + 1) * _TAB, width - 1)
+            column = min((column // _TAB + 1) * _TAB, max(column, width - 1))
         else:
             cells = cell_len(char)
             if column + cells > width:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from types import TracebackType
 from typing import TextIO
 
 from rich.console import Console
@@ -85,6 +84,7 @@ class LiveRenderer(Renderer):
         self._stats = RunStats(plain_step_estimate_s=plain_step_estimate_s)
         self._progress: PromptProgress | None = None
         self._drafting_off = info.drafting_off
+        self._stale = False  # the panel shows older figures than we have
         self._closed = False
 
     def handle(self, event: Event) -> None:
@@ -96,7 +96,8 @@ class LiveRenderer(Renderer):
                 self._drafting_off = reason
             case PromptProgress():
                 self._progress = event
-                self._repaint_within_budget()
+                self._stale = True
+                self._repaint_if_due()
             case TextDelta():
                 self._notices.handle(event)
                 self._add_text(event)
@@ -108,31 +109,29 @@ class LiveRenderer(Renderer):
                 self._close()
                 self._notices.handle(event)
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self._close()
-        self._notices.__exit__(exc_type, exc, traceback)
+        self._notices.__exit__(*exc)
 
     def _count(self, done: RoundDone) -> None:
         count = RoundCount(done.n_drafted, done.n_accepted, done.n_emitted)
         self._stats.add_round(
             count, draft_s=done.draft_s, verify_s=done.verify_s, host_s=done.host_s
         )
+        self._stale = True
 
     def _add_text(self, delta: TextDelta) -> None:
-        if delta.text:
+        if self._flow is None:
             self._preview = (self._preview + delta.text)[-_PREVIEW_CHARS:]
-        if delta.text and self._flow:
+            self._stale = True
+        elif delta.text:
             self._flow.resize(self._size().columns)
             self._flow.add(delta.text, delta.origin)
-        self._repaint_within_budget()
+        self._repaint_if_due()
 
-    def _repaint_within_budget(self) -> None:
-        if self._budget.spend():
+    def _repaint_if_due(self) -> None:
+        text_waits = self._flow is not None and self._flow.waits
+        if (self._stale or text_waits) and self._budget.spend():
             self._repaint()
 
     def _repaint(self) -> None:
@@ -143,13 +142,13 @@ class LiveRenderer(Renderer):
             self._footer.lift()
             self._flow.release()
         self._footer.draw(self._rows(size))
+        self._stale = False
 
     def _rows(self, size: os.terminal_size) -> list[str]:
         """The panel, where there is room for it, leaving a row and the last column to the text."""
         if size.columns < _MIN_COLUMNS:
             return []
-        preview = "" if self._flow else self._preview
-        state = PanelState(self._stats, self._progress, self._drafting_off, preview)
+        state = PanelState(self._stats, self._progress, self._drafting_off, self._preview)
         width = min(size.columns - 1, _MAX_WIDTH)
         rows = panel_rows(state, self._info, width, self._glyphs)
         with self._console.capture() as capture:

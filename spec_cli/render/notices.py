@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import TextIO
 
 from spec_cli.events import Event, Finished, Notice, TextDelta
 from spec_cli.render.base import Renderer
+from spec_cli.render.text import inert
 
 
 class Notices(Renderer):
@@ -34,20 +34,15 @@ class Notices(Renderer):
         if not self._text_flows:
             self._print_waiting()
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self._print_waiting()
 
     def _print_waiting(self) -> None:
         for notice in self._waiting:
             label = "warning" if notice.level == "warning" else "note"
-            self._stderr.write(f"{label}: {notice.message}\n")
+            self._stderr.write(f"{label}: {inert(notice.message)}\n")
             if notice.hint:
-                self._stderr.write(f"hint: {notice.hint}\n")
+                self._stderr.write(f"hint: {inert(notice.hint)}\n")
         if self._waiting:
             self._stderr.flush()
             self._waiting = []

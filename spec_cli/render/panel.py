@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from textwrap import wrap
 
 from rich.cells import cell_len
@@ -12,12 +12,13 @@ from rich.text import Text
 from spec_cli.events import PromptProgress
 from spec_cli.render.info import RunInfo
 from spec_cli.render.style import number, percent, round_times, speedup
-from spec_cli.render.text import inert
+from spec_cli.render.text import one_line
 from spec_cli.spec.stats import RunStats
 
-_FIGURE_CELLS = 15  # "71.2 % accepted": figures and units line up in all rows
+_FIGURE_CELLS = 15  # "  71 % accepted": what follows lines up in all rows
 _GAP = "  "
 _ROUNDS = "rounds "
+_RULE_CELLS = 6  # of the rule, at least, beside the names
 _BAR_CELLS = 24
 _MAX_REASON_ROWS = 3
 
@@ -44,7 +45,7 @@ ASCII = Glyphs(levels="_.:-=+*#", rule="-", bar="=", dot=" ", ellipsis="...")
 def glyphs_for(encoding: str) -> Glyphs:
     """Unicode blocks when `encoding` has them, else ASCII."""
     try:
-        "".join((UNICODE.levels, UNICODE.rule, UNICODE.bar, UNICODE.dot)).encode(encoding)
+        "".join(astuple(UNICODE)).encode(encoding)
     except UnicodeEncodeError:
         return ASCII
     return UNICODE
@@ -77,9 +78,10 @@ def panel_rows(state: PanelState, info: RunInfo, width: int, glyphs: Glyphs) -> 
 
 
 def _rule(info: RunInfo, width: int, glyphs: Glyphs) -> Text:
-    names = inert(info.target.name)
-    if info.draft and cell_len(both := f"{names} + {inert(info.draft.name)}") <= width - 6:
-        names = both
+    names = one_line(info.target.name)
+    if info.draft:
+        both = f"{names} + {one_line(info.draft.name)}"
+        names = both if cell_len(both) <= width - _RULE_CELLS else names
     rule = Text(f"{glyphs.rule * 2} {names} ", "dim")
     rule.truncate(width)
     return rule.append(glyphs.rule * (width - rule.cell_len))
@@ -87,8 +89,9 @@ def _rule(info: RunInfo, width: int, glyphs: Glyphs) -> Text:
 
 def _preview(text: str, width: int, glyphs: Glyphs) -> Text:
     """The end of `text`, on one row."""
-    tail = " ".join(inert(text).split())
+    tail = one_line(text)
     if cell_len(tail) > width:
+        tail = tail[-width:]
         while cell_len(tail) > width - len(glyphs.ellipsis):
             tail = tail[1:]
         tail = glyphs.ellipsis + tail

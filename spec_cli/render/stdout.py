@@ -18,11 +18,12 @@ class Stdout:
             self._stream.buffer.write(text.encode())
             self._stream.buffer.flush()
         except BrokenPipeError:
-            self._discard()
+            discard(self._stream)
             raise
 
-    def _discard(self) -> None:
-        """Send what is still buffered nowhere: the interpreter flushes it on its way out."""
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, self._stream.fileno())
-        os.close(nowhere)
+
+def discard(stream: TextIO) -> None:
+    """Send what is still buffered nowhere: the interpreter flushes it on its way out."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)

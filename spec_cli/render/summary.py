@@ -87,7 +87,8 @@ def _draft(info: RunInfo, stats: RunStats, drafting_off: str | None) -> Iterator
 def _run(info: RunInfo, stats: RunStats) -> str:
     prompt = f"prompt {info.n_prompt} tokens {seconds(stats.prefill_s)}"
     times = f"first token {seconds(stats.ttft_s)}, load {seconds(info.load_s)}"
-    return f"{prompt}, {times}, seed {info.seed}"
+    chosen = f"seed {info.seed}" if info.sampling["temp"] else "greedy"
+    return f"{prompt}, {times}, {chosen}"
 
 
 def _legend() -> str:

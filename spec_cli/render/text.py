@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import TracebackType
 
 from rich.color import ColorSystem
 from rich.style import Style
@@ -23,6 +22,11 @@ _INERT = {
 def inert(text: str) -> str:
     """`text` without control characters, of the same length; tabs and newlines stay."""
     return text.translate(_INERT)
+
+
+def one_line(text: str) -> str:
+    """`text` made inert, its white space made single spaces."""
+    return inert(" ".join(text.split()))
 
 
 class PipeText(Renderer):
@@ -84,10 +88,5 @@ class TerminalText(Renderer):
             self._in_line = False
             self._stdout.write("\n")
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.end_line()

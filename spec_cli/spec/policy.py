@@ -12,7 +12,7 @@ K_MAX = 15  # with the token before them, drafts fill the widest pass of the cos
 _PRIOR_ACCEPTED = 4.0
 _PRIOR_JUDGED = 5.0
 _MEMORY = 64.0  # judged tokens after which older ones fade
-_FIRST_PAUSE = 16  # plain rounds before drafting is tried again; doubles while it fails
+_FIRST_PAUSE = 16  # plain rounds before a token is tried
 _LONGEST_PAUSE = 256
 
 
@@ -44,8 +44,9 @@ class CostAware:
     """The draft length with the best expected speed-up at the measured costs.
 
     The acceptance probability of a draft token, given that the one before was accepted, is
-    estimated from the last verified tokens. When no length is expected to beat plain decoding,
-    plain steps follow, and drafting is tried again after pauses that double while it fails.
+    estimated from the last verified tokens. While no length is expected to beat plain decoding,
+    one token is tried now and then: after a failed try the next pause is twice as long, after a
+    right guess the next try follows at once.
     """
 
     def __init__(self, costs: CostTable) -> None:
@@ -54,6 +55,7 @@ class CostAware:
         self._judged = _PRIOR_JUDGED
         self._pause = _FIRST_PAUSE
         self._n_plain = 0
+        self._is_try = False
 
     @property
     def acceptance(self) -> float:
@@ -61,15 +63,13 @@ class CostAware:
         return self._accepted / self._judged
 
     def plan(self, room: int) -> int:
-        """The k with the largest S(k); 0 when that is no gain, and until a pause is over."""
+        """The k with the largest S(k) where that is a gain; else 0, or 1 for a try."""
         k, speedup = self._costs.best(self.acceptance, min(room, K_MAX))
+        self._is_try = speedup <= 1 and self._n_plain >= self._pause
         if speedup > 1:
             self._pause = _FIRST_PAUSE
             return k
-        if self._n_plain >= self._pause:
-            self._pause = min(2 * self._pause, _LONGEST_PAUSE)
-            return min(room, 1)
-        return 0
+        return min(room, 1) if self._is_try else 0
 
     def observe(self, count: RoundCount) -> None:
         """Count the judged draft tokens: the accepted ones and the first rejected one."""
@@ -81,3 +81,6 @@ class CostAware:
         fade = max(0.0, 1.0 - n_judged / _MEMORY)
         self._accepted = self._accepted * fade + count.n_accepted
         self._judged = self._judged * fade + n_judged
+        if self._is_try:
+            failed = count.n_accepted < count.n_drafted
+            self._pause = min(max(2 * self._pause, _FIRST_PAUSE), _LONGEST_PAUSE) if failed else 0

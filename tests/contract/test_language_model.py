@@ -125,7 +125,7 @@ def test_loading_stops_when_the_progress_callback_says_so(tiny_target: Path) -> 
 def test_a_file_that_llama_cpp_refuses_is_a_model_error_with_its_reason(tmp_path: Path) -> None:
     path = tmp_path / "broken.gguf"
     path.write_bytes(b"GGUF\x03\0\0\0" + bytes(64))
-    with pytest.raises(ModelError, match="cannot be loaded: .+"):
+    with pytest.raises(ModelError, match=r"cannot be loaded: .+"):
         LlamaModel(path, LoadSettings())
 
 
