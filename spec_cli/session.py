@@ -61,6 +61,7 @@ class Session:
     """A loaded pair, ready to generate. Use as a context manager.
 
     `prepare` makes the contexts and settles who drafts; `generate` may then be called repeatedly.
+    Preparing again keeps what is large enough. Each model is loaded at most once.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class Session:
         Raises ModelError, PairError, ResourceError, UsageError or Cancelled.
         """
         self.settings, self._env = settings, environment
-        self._stack = ExitStack()
+        self._models, self._contexts = ExitStack(), ExitStack()
         self.target_header = read_header(target)
         self.kind = _drafter_kind(settings.drafter, draft)
         self.draft_header: Header | None = None
@@ -90,6 +91,7 @@ class Session:
         self.model = self._load(target, self.devices)
         self.drafting_off: str | None = None
         self.costs: CostTable | None = None
+        self._draft_model: LlamaModel | None = None
         self._target: LlamaContext | None = None
         self._draft: LlamaContext | None = None
 
@@ -101,7 +103,8 @@ class Session:
 
     def close(self) -> None:
         """Free everything, contexts before their models."""
-        self._stack.close()
+        self._contexts.close()
+        self._models.close()
 
     @property
     def n_ctx(self) -> int:
@@ -115,6 +118,9 @@ class Session:
         Raises UsageError when the prompt does not fit, ResourceError when memory does not.
         """
         n_ctx = self._context_size(n_prompt, max_tokens)
+        if self._target is not None and n_ctx <= self._target.n_ctx:
+            return
+        self._contexts.close()
         self._target = self._context(self.model, n_ctx)
         if self.kind is DrafterKind.NONE:
             return
@@ -181,7 +187,7 @@ class Session:
         timer = self._timer(path, DRAFT_WIDTHS, devices)
         if (known := timer.stored()) and self._settle(CostTable(target_times, known(1))):
             return
-        model = self._load(path, devices)
+        model = self._draft_model = self._draft_model or self._load(path, devices)
         self._draft = self._context(model, min(n_ctx, model.n_ctx_train))
         if not known:
             self._settle(CostTable(target_times, self._measure(timer, self._draft)(1)))
@@ -201,12 +207,12 @@ class Session:
             self._env.progress(f"loading {path.name}", fraction)
             return not self._env.cancelled()
 
-        return self._stack.enter_context(LlamaModel(path, load, progress=report))
+        return self._models.enter_context(LlamaModel(path, load, progress=report))
 
     def _context(self, model: LlamaModel, n_ctx: int) -> LlamaContext:
         n_batch = self.settings.n_batch
         settings = ContextSettings(n_ctx, self.n_threads, n_batch, n_rows=min(64, n_batch))
-        return self._stack.enter_context(
+        return self._contexts.enter_context(
             LlamaContext(model, settings, cancelled=self._env.cancelled)
         )
 

@@ -105,6 +105,24 @@ def test_a_session_generates_repeatedly_with_the_same_result(
         assert tokens_of(list(session.generate(tokens, SAMPLED))) == first
 
 
+def test_preparing_again_keeps_the_contexts_unless_they_are_too_small(
+    desk: Desk, tiny_target: Path, tiny_draft: Path
+) -> None:
+    with Session(tiny_target, tiny_draft, settings(draft_tokens=3), desk.environment) as session:
+        session.prepare(10, 20)
+        contexts = (session._target, session._draft)
+        session.prepare(5, 20)
+        assert (session._target, session._draft) == contexts
+    with Session(
+        tiny_target, tiny_draft, settings(draft_tokens=3, n_ctx=64), desk.environment
+    ) as session:
+        plain = tokens_of(run(session, SAMPLED))
+        first = session._target
+        session._target._n_ctx = 8  # type: ignore[union-attr]
+        assert tokens_of(run(session, SAMPLED)) == plain
+        assert first is not None and first.handle is None  # the old one is freed
+
+
 def test_a_draft_as_costly_as_its_target_is_refused_with_numbers(
     desk: Desk, tiny_target: Path
 ) -> None:
