@@ -63,7 +63,7 @@ def main() -> None:
             return stack.enter_context(session)
 
         plain, speculative = load(drafter=DrafterKind.NONE), load(draft_tokens=options.k)
-        print("| prompt | plain tok/s | speculative tok/s | speed-up | accepted | tok/pass | same |")
+        print("| prompt | plain tok/s | spec. tok/s | speed-up | accepted | tok/pass | same |")
         print("|---|---|---|---|---|---|---|")
         ratios = [
             _row(kind, prompt, plain, speculative, generation, options.repeat)

@@ -237,3 +237,10 @@ def test_each_token_is_labelled_with_its_origin() -> None:
     origins = [e.origin for e in run.events if isinstance(e, TextDelta)]
     d, c, b = Origin.DRAFT, Origin.CORRECTION, Origin.BONUS
     assert origins == [Origin.PLAIN, d, d, d, b, c, d, b]
+
+
+def test_nothing_is_drafted_after_an_end_of_generation_token() -> None:
+    draft = TableLM(seed=1)
+    draft._table[..., EOG] = 1e9
+    run = model_run(draft, k=5, settings=GREEDY, max_tokens=6)
+    assert {r.n_drafted for r in run.rounds[1:-1]} == {1}
