@@ -1,0 +1,46 @@
+# The first `make run` or `make test` sets everything up; later ones start at once.
+
+PYTHON ?= python3
+PAIR   := qwen2.5-coder-1.5b
+PROMPT := Write a Python function that merges two sorted lists, then explain it in one sentence.
+ARGS   :=
+
+BIN := .venv/bin
+
+# The prompt goes through the environment and is never expanded, so any character survives.
+unexport PROMPT
+export RUN_PROMPT := $(value PROMPT)
+
+.PHONY: help setup run test check lint clean
+.NOTPARALLEL:
+
+help:
+	@echo 'make run [PROMPT="..."] [ARGS="..."]   answer a prompt with the default pair of models'
+	@echo 'make test                              run all tests; fetches the default pair (1.6 GB)'
+	@echo 'make check                             lint, and run the tests that need no models'
+	@echo 'make setup                             only make .venv; SPEC_CLI_BACKEND=cpu|cuda|metal'
+	@echo 'make clean                             remove .venv and caches; built wheels are kept'
+
+setup:
+	@command -v "$(PYTHON)" > /dev/null || { \
+		echo 'error: $(PYTHON) was not found: spec-cli needs Python 3.11 or newer' >&2; exit 1; }
+	@"$(PYTHON)" scripts/bootstrap.py
+
+run: setup
+	@$(BIN)/spec-cli run $(ARGS) -- "$$RUN_PROMPT"
+
+test: setup
+	@$(BIN)/spec-cli pull $(PAIR)
+	@$(BIN)/python -m pytest
+
+lint: setup
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy spec_cli scripts
+
+check: lint
+	@$(BIN)/python -m pytest -m 'not model'
+
+clean:
+	rm -rf .venv build dist .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
