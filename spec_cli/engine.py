@@ -9,7 +9,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from spec_cli.errors import Cancelled, UsageError
-from spec_cli.events import Event, Finished, FinishReason, Origin, PromptProgress, RoundDone
+from spec_cli.events import (
+    DraftingOff,
+    Event,
+    Finished,
+    FinishReason,
+    Origin,
+    PromptProgress,
+    RoundDone,
+)
 from spec_cli.spec.interfaces import NO_DRAFT, Chooser, Drafter, LanguageModel
 from spec_cli.spec.policy import Policy
 from spec_cli.spec.stats import RoundCount, RunStats
@@ -86,6 +94,8 @@ class Decoder:
         except Cancelled:
             output.finish(FinishReason.INTERRUPTED)
         yield from output.drain()
+        if not stats.n_drafted and (reason := self._policy.idle_reason):
+            yield DraftingOff(reason)
         assert output.finish_reason is not None
         yield Finished(output.finish_reason, tuple(output.tokens), stats, output.stop)
 

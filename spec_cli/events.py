@@ -76,7 +76,7 @@ class RoundDone:
 
 @dataclass(frozen=True, slots=True)
 class DraftingOff:
-    """From here on nothing is drafted; `reason` says why, with the numbers."""
+    """Nothing is drafted, or at the end of a run: was drafted; `reason` says why, with numbers."""
 
     reason: str
 

@@ -15,7 +15,7 @@ _PROMPT, _SAMPLING, _OUTPUT, _MACHINE = "Prompt", "Sampling", "Output", "Machine
 Prompt = Annotated[
     str | None,
     typer.Argument(
-        metavar="[PROMPT]",
+        metavar="PROMPT",
         help="What to ask. Text on stdin, or from `--file`, goes before it.",
         show_default=False,
     ),

@@ -19,6 +19,10 @@ _LONGEST_PAUSE = 256
 class Policy(Protocol):
     """Decides the draft length of each round and learns from its outcome."""
 
+    @property
+    def idle_reason(self) -> str | None:
+        """Why the last plan was a plain step, with the numbers; None when it was not by choice."""
+
     def plan(self, room: int) -> int:
         """The number of tokens to draft, at most `room`; 0 is a plain step."""
 
@@ -28,6 +32,8 @@ class Policy(Protocol):
 
 class FixedLength:
     """Always `k` tokens."""
+
+    idle_reason = None
 
     def __init__(self, k: int) -> None:
         self._k = k
@@ -56,6 +62,7 @@ class CostAware:
         self._pause = _FIRST_PAUSE
         self._n_plain = 0
         self._is_try = False
+        self.idle_reason: str | None = None
 
     @property
     def acceptance(self) -> float:
@@ -66,6 +73,7 @@ class CostAware:
         """The k with the largest S(k) where that is a gain; else 0, or 1 for a try."""
         k, speedup = self._costs.best(self.acceptance, min(room, K_MAX))
         self._is_try = speedup <= 1 and self._n_plain >= self._pause
+        self.idle_reason = None if speedup > 1 else _idle_reason(k, speedup, self.acceptance)
         if speedup > 1:
             self._pause = _FIRST_PAUSE
             return k
@@ -84,3 +92,13 @@ class CostAware:
         if self._is_try:
             failed = count.n_accepted < count.n_drafted
             self._pause = min(max(2 * self._pause, _FIRST_PAUSE), _LONGEST_PAUSE) if failed else 0
+
+
+def _idle_reason(k: int, speedup: float, acceptance: float) -> str | None:
+    if k == 0:
+        return None  # there was no room for a draft
+    tokens = "1 token" if k == 1 else f"{k} tokens"
+    return (
+        f"at an estimated acceptance of {acceptance:.0%} the best draft length, {tokens}, "
+        f"gives {speedup:.2f}x plain"
+    )

@@ -134,7 +134,6 @@ def test_the_chat_template_gives_the_ids_that_the_model_was_trained_on(plain: Se
     assert tokens.count(im_start) == 3
     assert tokens.count(im_end) == 2
     assert tokens[0] == im_start
-    text = "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi "
-    assert tokens[: len(plain.model.tokenize(text, special=True, bos=False))] == (
-        plain.model.tokenize(text, special=True, bos=False)
-    )
+    text = "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi"
+    prefix = plain.model.tokenize(text, special=True, bos=False)
+    assert tokens[: len(prefix)] == prefix

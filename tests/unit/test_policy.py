@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from spec_cli.spec.costs import CostTable, PassTimes
 from spec_cli.spec.policy import K_MAX, CostAware, FixedLength
 from spec_cli.spec.stats import RoundCount
@@ -45,7 +47,7 @@ def test_pauses_grow_while_trying_again_fails() -> None:
     policy = CostAware(TIGHT)
     planned = feed(policy, 600, acceptance=0)
     tries = [i for i, k in enumerate(planned) if k > 0 and i > 20]
-    gaps = [b - a for a, b in zip(tries, tries[1:], strict=False)]
+    gaps = [b - a for a, b in itertools.pairwise(tries)]
     assert len(gaps) >= 2 and gaps == sorted(gaps) and gaps[-1] > gaps[0]
 
 
@@ -53,6 +55,22 @@ def test_drafting_comes_back_when_guesses_hold_again() -> None:
     policy = CostAware(TIGHT)
     feed(policy, 60, acceptance=0)
     assert feed(policy, 1200, acceptance=99)[-1] > 1
+
+
+def test_a_plain_step_by_choice_is_explained_with_numbers() -> None:
+    policy = CostAware(TIGHT)
+    feed(policy, 30, acceptance=0)
+    assert policy.plan(K_MAX) == 0
+    assert policy.idle_reason is not None
+    assert f"acceptance of {policy.acceptance:.0%}" in policy.idle_reason
+    assert "0.92x plain" in policy.idle_reason
+    feed(policy, 1500, acceptance=99)
+    assert policy.idle_reason is None
+
+
+def test_no_room_is_no_reason() -> None:
+    policy = CostAware(CHEAP)
+    assert policy.plan(0) == 0 and policy.idle_reason is None
 
 
 def test_the_room_bounds_every_plan() -> None:
