@@ -8,6 +8,7 @@ from spec_cli import __version__
 from spec_cli.cli.pairs import LocalPair
 from spec_cli.download import LocalModel
 from spec_cli.gguf import Header
+from spec_cli.llama.devices import cpu_device
 from spec_cli.llama.library import library
 from spec_cli.render.info import ModelInfo, RunInfo
 from spec_cli.session import Session
@@ -26,7 +27,7 @@ def describe(
     draft = None
     if pair.draft is not None and session.draft_header is not None:
         draft = _model(pair.draft, session.draft_header)
-    devices = session.devices
+    devices = session.devices or [cpu_device()]
     return RunInfo(
         target=_model(pair.target, session.target_header),
         draft=draft,
@@ -38,8 +39,8 @@ def describe(
         n_prompt=n_prompt,
         n_ctx=session.n_ctx,
         n_threads=session.n_threads,
-        backend=", ".join(device.name for device in devices) or "CPU",
-        device=", ".join(device.description for device in devices) or "CPU",
+        backend=", ".join(device.name for device in devices),
+        device=", ".join(device.description for device in devices),
         load_s=load_s,
         versions={"spec-cli": __version__, "llama-cpp-python": library().version},
     )

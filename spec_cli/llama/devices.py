@@ -44,6 +44,11 @@ def offload_devices() -> list[Device]:
     return [device for device in list_devices() if device.offloads]
 
 
+def cpu_device() -> Device:
+    """The CPU; every build of llama.cpp has it."""
+    return next(device for device in list_devices() if device.kind == "cpu")
+
+
 def find_device(name: str) -> Device | None:
     """The offload device called `name`; None for `cpu`. Raises ResourceError for any other name."""
     if name.lower() in ("cpu", "none"):
