@@ -39,8 +39,13 @@ class PassTimer:
         return PassTimes(tuple(value[0]), tuple(value[1])) if value else None
 
     def measure(self, model: LanguageModel) -> PassTimes:
-        """Measure now, about a second for a small model, and keep the times."""
-        widths = [width for width in self._widths if width <= model.n_ctx]
+        """Measure now, about a second for a small model, and keep the times if none is missing.
+
+        A context or batch smaller than a width leaves that width out.
+        """
+        widest = min(model.n_ctx, model.n_batch)
+        widths = [width for width in self._widths if width <= widest]
         times = measure_passes(model, widths, clock=self._clock)
-        self._state.save(_KIND, self._key, [times.widths, times.seconds])
+        if len(widths) == len(self._widths):
+            self._state.save(_KIND, self._key, [times.widths, times.seconds])
         return times

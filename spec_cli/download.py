@@ -7,6 +7,7 @@ before the first byte.
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -139,12 +140,24 @@ def needed_bytes(plans: Sequence[Plan]) -> int:
 
 
 def _open_local(ref: LocalFile) -> LocalModel:
-    parts = [ref.path.with_name(name) for name in split_parts(ref.path.name)]
-    for part in parts:
-        if not part.is_file():
-            what = "is a directory" if part.is_dir() else "does not exist"
-            raise ModelError(f"the model file `{part}` {what}")
+    parts = [ref.path.parent / name for name in split_parts(ref.path.name)]
+    for part in parts or [ref.path]:
+        if problem := _problem(part):
+            raise ModelError(f"the model file `{part}` {problem}")
     return LocalModel(ref.name, ref.path, sum(part.stat().st_size for part in parts))
+
+
+def _problem(path: Path) -> str | None:
+    """Why there is no regular file at `path`; None when there is one."""
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return "does not exist"
+    except OSError as error:
+        return f"cannot be opened: {error.strerror}"
+    if stat.S_ISDIR(mode):
+        return "is a directory"
+    return None if stat.S_ISREG(mode) else "is not a regular file"
 
 
 def _find_cached(ref: RepoFile) -> LocalModel | None:

@@ -103,8 +103,8 @@ def parse_model(text: str, base: Path = Path()) -> ModelRef | None:
         return RepoFile(name=text, repo=uri["repo"], file=uri["file"], revision=revision)
     if text.startswith("hf://") or not text:
         return None
-    path = base / Path(text).expanduser()
-    if text.startswith((".", "/", "~")) or text.lower().endswith(".gguf") or path.is_file():
+    path = base / _expanded(text)
+    if text.startswith((".", "/", "~")) or text.lower().endswith(".gguf") or _is_file(path):
         return LocalFile(name=text, path=path)
     if spelled := _REPO_QUANT.fullmatch(text):
         return RepoFile(name=text, repo=spelled["repo"], quant=spelled["quant"] or DEFAULT_QUANT)
@@ -114,6 +114,21 @@ def parse_model(text: str, base: Path = Path()) -> ModelRef | None:
 def is_relative_path(file: str) -> bool:
     """Whether `file` stays below the directory it is joined to."""
     return not file.startswith("/") and not {"", ".", ".."} & set(file.split("/"))
+
+
+def _expanded(text: str) -> Path:
+    """`text` as a path, `~` standing for a home directory where there is such a user."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        return Path(text)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a name that no file can have
+        return False
 
 
 def _numbered(template: str, n: int) -> str:

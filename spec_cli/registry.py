@@ -72,8 +72,15 @@ def registry_paths(cwd: Path | None = None, config_dir: Path | None = None) -> l
     # Installed, the packaged file lies in the package; in a source checkout, above it.
     packaged = next(p for p in (here / "models.toml", here.parent / "models.toml") if p.is_file())
     config_dir = config_dir or user_config_path("spec-cli", appauthor=False)
-    others = (config_dir / "models.toml", (cwd or Path.cwd()) / "models.toml")
+    others = (config_dir / "models.toml", (cwd or _working_directory()) / "models.toml")
     return [packaged, *(p for p in others if p.is_file() and not p.samefile(packaged))]
+
+
+def _working_directory() -> Path:
+    try:
+        return Path.cwd()
+    except FileNotFoundError:  # it was removed
+        return Path()
 
 
 def _pair(name: str, entry: PairEntry, files: Files) -> Pair:

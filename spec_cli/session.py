@@ -88,6 +88,7 @@ class Session:
                 environment.notify(notice)
         self.n_threads = settings.n_threads or usable_cores()
         self.devices = self._choose_devices(settings.device)
+        self._warn_without_gpu()
         self.model = self._load(target, self.devices)
         self.drafting_off: str | None = None
         self.costs: CostTable | None = None
@@ -188,6 +189,9 @@ class Session:
         if (known := timer.stored()) and self._settle(CostTable(target_times, known(1))):
             return
         model = self._draft_model = self._draft_model or self._load(path, devices)
+        if not model.can_roll_back:
+            self.drafting_off = "the draft's memory is recurrent: it cannot forget rejected tokens"
+            return
         self._draft = self._context(model, min(n_ctx, model.n_ctx_train))
         if not known:
             self._settle(CostTable(target_times, self._measure(timer, self._draft)(1)))
@@ -237,17 +241,18 @@ class Session:
         return n_ctx
 
     def _choose_devices(self, name: str | None) -> tuple[Device, ...]:
-        """The devices to offload to; none is the CPU. Warns when layers are asked for in vain."""
+        """The devices to offload to; none is the CPU."""
         if name is not None:
             device = find_device(name)
             return (device,) if device else ()
-        devices = tuple(offload_devices())
-        if self.settings.n_gpu_layers and not devices:
+        return tuple(offload_devices())
+
+    def _warn_without_gpu(self) -> None:
+        if self.settings.n_gpu_layers and not offload_devices():
             hint = "set it up for CUDA or Metal (see the README), or leave `--gpu-layers` out"
             self._env.notify(
                 Notice("this build of llama.cpp has no GPU here: the CPU is used", hint, "warning")
             )
-        return devices
 
     def _timer(self, path: Path, widths: Sequence[int], devices: tuple[Device, ...]) -> PassTimer:
         setup = {

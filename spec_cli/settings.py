@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from spec_cli.errors import UsageError
+from spec_cli.prompt import check_text
 from spec_cli.spec.sampling import SamplingSettings
 
 ALL_LAYERS = -1
@@ -60,8 +61,9 @@ class GenerationSettings:
     def __post_init__(self) -> None:
         _require("--seed", self.seed, 0, 2**64 - 1)
         _require("--max-tokens", self.max_tokens, 0, 2**31 - 1)
-        if "" in self.stop:
-            raise UsageError("--stop is empty", hint="give the text to stop at")
+        for stop in self.stop:
+            if not check_text(stop, "--stop"):
+                raise UsageError("--stop is empty", hint="give the text to stop at")
 
 
 def _require(flag: str, value: int | None, low: int, high: int) -> None:

@@ -9,7 +9,6 @@ import typer
 from spec_cli import __version__
 from spec_cli.cli import models, run
 from spec_cli.cli.guard import guarded
-from spec_cli.cli.signals import raise_on_sigterm
 
 EXAMPLES = """
 Run a language model on this machine, fast, without changing a word of what it says.
@@ -18,7 +17,7 @@ Run a language model on this machine, fast, without changing a word of what it s
 Examples:
   spec-cli run "Write a haiku about llamas"
   cat notes.txt | spec-cli run "Summarise this" > summary.txt
-  spec-cli run -m Qwen/Qwen3-8B-GGUF:Q4_K_M -d Qwen/Qwen3-0.6B-GGUF:Q8_0 "Why is the sky blue?"
+  spec-cli run -m ./target.gguf -d ./draft.gguf -k 4 "Why is the sky blue?"
 """
 
 app = typer.Typer(
@@ -53,9 +52,3 @@ def root(
 app.command("run")(guarded(run.run))
 app.command("pull")(guarded(models.pull))
 app.command("models")(guarded(models.models))
-
-
-def main() -> None:
-    """The entry point of the `spec-cli` program."""
-    raise_on_sigterm()
-    app()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import os
 import sys
@@ -28,7 +29,6 @@ def guarded(command: F) -> F:
     def run(*args: object, **kwargs: object) -> None:
         try:
             command(*args, **kwargs)
-            sys.stdout.flush()
         except (typer.Exit, typer.BadParameter):
             raise
         except BaseException as error:
@@ -37,10 +37,26 @@ def guarded(command: F) -> F:
     return run  # type: ignore[return-value]
 
 
+def exit_code_of(program: Callable[[], object]) -> int:
+    """Run the whole `program`; its exit code, all it wrote having reached stdout."""
+    try:
+        try:
+            program()
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()
+    except BaseException as error:
+        return _exit_code(error)
+    return ExitCode.OK
+
+
 def _exit_code(error: BaseException) -> int:
     """Tell the user about `error`; the exit code it stands for."""
     if isinstance(error, SystemExit):
-        return error.code if isinstance(error.code, int) else ExitCode.UNEXPECTED
+        if isinstance(error.code, int) or error.code is None:
+            return error.code or ExitCode.OK
+        show_error(str(error.code), None)
+        return ExitCode.UNEXPECTED
     if isinstance(error, BrokenPipeError):
         discard(sys.stdout)
         return BROKEN_PIPE
@@ -53,6 +69,10 @@ def _exit_code(error: BaseException) -> int:
     if isinstance(error, SpecError):
         show_error(error.message, error.hint)
         return error.exit_code
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        discard(sys.stdout)  # it may be what is full; the last flush must not fail again
+        show_error(f"cannot write: {error.strerror}", None)
+        return ExitCode.UNEXPECTED
     show_error(
         f"unexpected {type(error).__name__}: {error}",
         f"set {DEBUG_VARIABLE}=1 to see where it comes from",
@@ -63,8 +83,13 @@ def _exit_code(error: BaseException) -> int:
 def show_error(message: str, hint: str | None) -> None:
     """`error: ...` and `hint: ...` on stderr, control characters made visible."""
     lines = [f"error: {message}"] + ([f"hint: {hint}"] if hint else [])
-    for line in lines:
-        print(_inert(line), file=sys.stderr)
+    if sys.stderr is None:
+        return
+    try:
+        sys.stderr.write("".join(f"{_inert(line)}\n" for line in lines))
+        sys.stderr.flush()
+    except OSError:
+        discard(sys.stderr)  # nobody can be told; the exit code remains
 
 
 def _inert(text: str) -> str:

@@ -41,7 +41,10 @@ def read_material(terminal: Terminal, file: str | None) -> bytes | None:
             raise UsageError(f"cannot read {file}: {error.strerror}") from None
     if terminal.stdin_is_tty and file != _STDIN:
         return None
-    return terminal.stdin.buffer.read()
+    try:
+        return terminal.stdin.buffer.read()
+    except OSError:
+        return None  # nohup leaves a stdin that cannot be read
 
 
 def encode_prompt(

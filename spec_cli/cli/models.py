@@ -10,6 +10,7 @@ import typer
 from rich.filesize import decimal
 
 from spec_cli import download, hub, store
+from spec_cli.cli.pairs import fetch_models
 from spec_cli.download import LocalModel, Plan
 from spec_cli.errors import ModelError
 from spec_cli.modelref import ModelRef, Pair, RepoFile
@@ -51,7 +52,7 @@ def pull(
     if dry_run:
         lines = _plan_lines(plans)
     else:
-        lines = [str(model.path) for model in _fetch(plans, terminal)]
+        lines = [str(model.path) for model in fetch_models(plans, terminal, quiet=False)]
     terminal.stdout.writelines(f"{line}\n" for line in lines)
 
 
@@ -69,13 +70,6 @@ def models(
         _print_table(rows, terminal)
     else:
         terminal.stdout.writelines(f"{line}\n" for line in _aligned([_COLUMNS, *rows]))
-
-
-def _fetch(plans: Sequence[Plan], terminal: Terminal) -> list[LocalModel]:
-    from spec_cli.render.download import DownloadDisplay
-
-    with DownloadDisplay(terminal) as display:
-        return download.fetch(plans, display.show)
 
 
 def _plan_lines(plans: Sequence[Plan]) -> list[str]:

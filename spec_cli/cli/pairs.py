@@ -22,7 +22,6 @@ class LocalPair:
 
     target: LocalModel
     draft: LocalModel | None
-    draft_tokens: int | None
 
 
 def choose_pair(
@@ -40,14 +39,16 @@ def choose_pair(
     return pair
 
 
-def fetch_pair(pair: Pair, terminal: Terminal, *, offline: bool) -> LocalPair:
+def fetch_pair(pair: Pair, terminal: Terminal, *, offline: bool, quiet: bool) -> LocalPair:
     """The pair's files, fetched where they are missing. Raises DownloadError or ModelError."""
     refs = [pair.target] if pair.draft is None else [pair.target, pair.draft]
-    target, *draft = fetch_models(download.plan(refs, offline=offline), terminal)
-    return LocalPair(target, draft[0] if draft else None, pair.draft_tokens)
+    target, *draft = fetch_models(download.plan(refs, offline=offline), terminal, quiet=quiet)
+    return LocalPair(target, draft[0] if draft else None)
 
 
-def fetch_models(plans: Sequence[Plan], terminal: Terminal) -> list[LocalModel]:
-    """Carry out `plans`, with a progress display on stderr."""
+def fetch_models(plans: Sequence[Plan], terminal: Terminal, *, quiet: bool) -> list[LocalModel]:
+    """Carry out `plans`, with a progress display on stderr while something is downloaded."""
+    if quiet or all(plan.found for plan in plans):
+        return download.fetch(plans, lambda progress: None)
     with DownloadDisplay(terminal) as display:
         return download.fetch(plans, display.show)

@@ -84,11 +84,11 @@ def run(
     text = compose_prompt(prompt, read_material(terminal, file), raw=raw)
     if verbose:
         logging.basicConfig(level=logging.DEBUG, stream=terminal.stderr, format="%(message)s")
+    prompt_input = PromptInput(text, system=system, raw=raw, chat_template=chat_template)
     pair = choose_pair(load_registry(), model, draft_model, drafter)
-    files = fetch_pair(pair, terminal, offline=offline)
     settings = SessionSettings(
         drafter=drafter,
-        draft_tokens=opt.count("--draft-tokens", draft_tokens, auto=files.draft_tokens),
+        draft_tokens=opt.count("--draft-tokens", draft_tokens, auto=pair.draft_tokens),
         n_ctx=ctx_size,
         n_batch=batch_size,
         n_threads=threads,
@@ -96,11 +96,6 @@ def run(
         device=device,
         draft_device=draft_device,
     )
-    answer(
-        files,
-        PromptInput(text, system=system, raw=raw, chat_template=chat_template),
-        settings,
-        generation,
-        terminal,
-        RenderOptions(quiet, json, jsonl, show_origin, no_tui),
-    )
+    files = fetch_pair(pair, terminal, offline=offline, quiet=quiet)
+    render = RenderOptions(quiet, json, jsonl, show_origin, no_tui)
+    answer(files, prompt_input, settings, generation, terminal, render)

@@ -114,7 +114,7 @@ class LlamaContext:
         self._batch.n_tokens = n
         status = self._api.llama_decode(self.handle, self._batch)
         if status != 0:
-            self._forget_from(self._n_past)
+            self._recover()
             raise Cancelled if status == _ABORTED else _decode_error(status)
         self._n_past += n
         return self._logits(n_rows)
@@ -126,9 +126,18 @@ class LlamaContext:
             self._forget_from(n_past)
             self._n_past = n_past
 
+    def _recover(self) -> None:
+        """After a failed pass: forget what it left, or all where a tail cannot be dropped."""
+        if not self._seq_rm(self._n_past):
+            self._seq_rm(0)
+            self._n_past = 0
+
     def _forget_from(self, position: int) -> None:
-        if not self._api.llama_memory_seq_rm(self._memory, _SEQUENCE, position, -1):
+        if not self._seq_rm(position):
             raise ResourceError("this model's memory cannot drop its last tokens")
+
+    def _seq_rm(self, position: int) -> bool:
+        return bool(self._api.llama_memory_seq_rm(self._memory, _SEQUENCE, position, -1))
 
     def _logits(self, n_rows: int) -> Logits:
         if n_rows == 0:

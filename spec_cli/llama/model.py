@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -60,7 +61,7 @@ class LlamaModel:
         callback = self._api.llama_progress_callback(report)
         params.progress_callback = callback
         library().log.take_errors()
-        self.handle: Any = self._api.llama_model_load_from_file(str(path).encode(), params)
+        self.handle: Any = self._api.llama_model_load_from_file(os.fsencode(path), params)
         if not self.handle:
             raise Cancelled if cancelled else _load_error(path, library().log.take_errors())
         self.vocab: Any = self._api.llama_model_get_vocab(self.handle)

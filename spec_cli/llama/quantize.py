@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 from pathlib import Path
 
@@ -28,7 +29,7 @@ def quantize(source: Path, destination: Path, file_type: str, *, n_threads: int)
     library().log.take_errors()
     try:
         status = api.llama_model_quantize(
-            str(source).encode(), str(partial).encode(), ctypes.byref(params)
+            os.fsencode(source), os.fsencode(partial), ctypes.byref(params)
         )
         if status != 0:
             reason = "; ".join(library().log.take_errors()) or "llama.cpp gave no reason"

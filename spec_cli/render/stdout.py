@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import TextIO
+import select
+from typing import BinaryIO, TextIO
 
 
 class Stdout:
@@ -13,10 +14,16 @@ class Stdout:
         self._stream = stream
 
     def write(self, text: str) -> None:
-        """Write and flush. Raises BrokenPipeError; the process can still end quietly after it."""
+        """Write all of `text`. Raises BrokenPipeError; the process can still end quietly after it.
+
+        Past Python's buffers: an unbuffered or non-blocking stream may take a part only.
+        """
+        data = text.encode("utf-8", "replace")
         try:
-            self._stream.buffer.write(text.encode())
-            self._stream.buffer.flush()
+            self._stream.flush()
+            raw = getattr(self._stream.buffer, "raw", self._stream.buffer)
+            while data:
+                data = data[_write_some(raw, data) :]
         except BrokenPipeError:
             discard(self._stream)
             raise
@@ -27,3 +34,11 @@ def discard(stream: TextIO) -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
+
+
+def _write_some(raw: BinaryIO, data: bytes) -> int:
+    """Write as much as `raw` takes now; where that is nothing, wait for its slow reader."""
+    n: int | None = raw.write(data)
+    if n is None:
+        select.select([], [raw], [])
+    return n or 0

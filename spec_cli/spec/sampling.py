@@ -46,10 +46,14 @@ class SamplingSettings:
         _require("--top-k", self.top_k, self.top_k >= 0, "0 or more")
         _require("--top-p", self.top_p, 0 < self.top_p <= 1, "above 0 and at most 1")
         _require("--min-p", self.min_p, 0 <= self.min_p <= 1, "from 0 to 1")
-        _require("--repeat-penalty", self.repeat_penalty, self.repeat_penalty > 0, "above 0")
+        in_range = 0.01 <= self.repeat_penalty <= 100
+        _require("--repeat-penalty", self.repeat_penalty, in_range, "from 0.01 to 100")
         _require("--repeat-last-n", self.repeat_last_n, self.repeat_last_n >= 0, "0 or more")
-        _require("--presence-penalty", self.presence_penalty, True, "a number")
-        _require("--frequency-penalty", self.frequency_penalty, True, "a number")
+        for flag, penalty in (
+            ("--presence-penalty", self.presence_penalty),
+            ("--frequency-penalty", self.frequency_penalty),
+        ):
+            _require(flag, penalty, abs(penalty) <= 100, "from -100 to 100")
 
     @property
     def n_history(self) -> int:
@@ -84,7 +88,9 @@ def candidates(logits: Logits, history: Sequence[int], settings: SamplingSetting
     ids = top_k(row, settings.top_k)
     ids = top_p(row, ids, settings.top_p)
     ids = min_p(row, ids, settings.min_p)
-    return Candidates(ids, row[ids].astype(np.float64) / settings.temp)
+    values = row[ids].astype(np.float64)
+    with np.errstate(over="ignore"):  # a tiny temperature leaves the maximum alone, at 0
+        return Candidates(ids, (values - values.max()) / settings.temp)
 
 
 def penalised(logits: Logits, history: Sequence[int], settings: SamplingSettings) -> Logits:

@@ -122,7 +122,7 @@ def test_a_slow_run_holds_back_only_what_ends_at_the_margin(
     with scene.renderer:
         for so_far in play(scene, text, cuts):
             held = inert(so_far)[len(scene.stdout.sent.decode()) :]
-            assert len(held.rstrip("\u0301")) <= 1
+            assert len(held.rstrip("\u0301\t")) <= 1  # at the margin, neither moves the cursor
 
 
 def test_nothing_but_the_text_goes_to_stdout() -> None:
