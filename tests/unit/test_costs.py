@@ -14,9 +14,7 @@ LINEAR = PassTimes(tuple(range(1, 17)), tuple(float(w) for w in range(1, 17)))
 
 
 @given(alpha=st.floats(0.01, 0.99), k=st.integers(1, 15), c=st.floats(0, 2))
-def test_a_flat_verify_curve_gives_the_formula_of_leviathan(
-    alpha: float, k: int, c: float
-) -> None:
+def test_a_flat_verify_curve_gives_the_formula_of_leviathan(alpha: float, k: int, c: float) -> None:
     """Leviathan et al. 2023, theorem 3.8: (1 - a**(k+1)) / ((1 - a) (k c + 1))."""
     expected = (1 - alpha ** (k + 1)) / ((1 - alpha) * (k * c + 1))
     assert CostTable(FLAT, c).speedup(k, alpha) == pytest.approx(expected)

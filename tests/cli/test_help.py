@@ -1,0 +1,83 @@
+"""`--help` and `--version`: quick, on stdout, with examples, and without loading llama.cpp."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from spec_cli import __version__
+from tests.cli.conftest import Call, Done, SpecCli
+
+COMMANDS = ((), ("run",), ("pull",), ("models",))
+SLOW = {"llama_cpp", "huggingface_hub", "jinja2"}
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize("flag", ["--help", "-h"])
+def test_help_is_on_stdout(call: Call, command: tuple[str, ...], flag: str) -> None:
+    run = call(*command, flag)
+    assert (run.exit_code, run.stderr) == (0, "")
+    assert "Usage: " in run.stdout.decode()
+    assert b"\x1b" not in run.stdout
+
+
+def test_no_arguments_are_answered_with_help(call: Call) -> None:
+    assert b"Examples:" in call().stdout
+
+
+@pytest.mark.parametrize("command", [(), ("run",)], ids=" ".join)
+def test_examples_come_first_and_can_be_pasted(call: Call, command: tuple[str, ...]) -> None:
+    text = call(*command, "--help").stdout.decode()
+    _, _, examples = text.partition("Examples:")
+    lines = examples.partition("╭")[0].strip().splitlines()
+    assert len(lines) == 3
+    assert all("spec-cli run " in line for line in lines)
+
+
+def test_every_option_of_run_is_explained(call: Call) -> None:
+    text = call("run", "--help", env={"COLUMNS": "200"}).stdout.decode()
+    rows = re.findall(r"^│ +(--[\w-]+)(.*)│$", text, re.M)
+    assert len(rows) > 30
+    for option, rest in rows:
+        words = re.sub(r"--?[\w-]+|\b[A-Z][A-Z|a-z]*\b(?=  )|\[.*?\]", "", rest).strip(" ,")
+        assert len(words) > 5, f"{option} has no explanation"
+
+
+def test_the_prompt_is_shown_as_optional(call: Call) -> None:
+    assert " run [OPTIONS] [PROMPT] " in call("run", "--help").stdout.decode()
+
+
+@pytest.mark.parametrize("args", [("--help",), ("run", "--help"), ("--version",)], ids=" ".join)
+def test_help_loads_nothing_that_is_slow(spec_cli: SpecCli, args: tuple[str, ...]) -> None:
+    run = spec_cli(*args, env={"PYTHONPROFILEIMPORTTIME": "1"})
+    assert run.exit_code == 0
+    loaded = {line.rpartition("|")[2].strip().partition(".")[0] for line in run.stderr.splitlines()}
+    assert "typer" in loaded
+    assert loaded.isdisjoint(SLOW)
+
+
+def test_the_version_is_one_line(call: Call) -> None:
+    assert call("--version") == Done(0, f"spec-cli {__version__}\n".encode(), "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_a_full_disk_is_no_crash_of_help_and_version(spec_cli: SpecCli) -> None:
+    for option in ("--version", "--help"):
+        run = spec_cli(option, shell='"$@" >/dev/full')
+        assert run.exit_code != 0
+        assert "Traceback" not in run.stderr and "Exception ignored" not in run.stderr
+
+
+def test_help_into_a_pipe_that_nobody_reads_is_silent(spec_cli: SpecCli) -> None:
+    assert spec_cli("run", "--help", shell='"$@" | true') == Done(0, b"", "")
+
+
+def test_a_command_that_does_not_exist_gets_the_nearest_one(call: Call) -> None:
+    call("runn", "hi").fails(2, "No such command 'runn'", "Did you mean 'run'?")
+
+
+def test_help_fits_a_narrow_terminal(call: Call) -> None:
+    text = call("run", "--help", env={"COLUMNS": "40"}).stdout.decode()
+    assert max(map(len, text.splitlines())) <= 40
