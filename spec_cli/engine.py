@@ -75,9 +75,10 @@ class Decoder:
         stats = RunStats(n_prompt=len(prompt), plain_step_estimate_s=plain_step_s)
         context = list(prompt)
         try:
-            yield from self._prefill(context)
+            for progress in self._prefill(context):
+                stats.prefill_s = self._clock() - started
+                yield progress
             self._drafter.begin(context)
-            stats.prefill_s = self._clock() - started
             while (room := self._room(context, output)) and not self._cancelled():
                 began = self._clock()
                 # The first token waits for no drafter.

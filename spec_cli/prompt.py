@@ -106,26 +106,30 @@ def check_text(text: str, what: str) -> str:
 
 def choose_template(
     of_model: str | None,
-    option: str | None,
+    of_user: str | None,
     *,
     bos_token: str,
     eos_token: str,
     now: datetime,
     variables: Mapping[str, object] = _NO_VARIABLES,
 ) -> ChatTemplate:
-    """The template to use: `option`, Jinja source or a file that holds it, before the model's.
+    """The template to use: the user's, if there is one, else the model's; both are Jinja source.
 
-    Raises UsageError when there is neither, or the file cannot be read.
+    Raises UsageError when there is neither.
     """
-    source = of_model if option is None else _template_source(option)
+    source = of_model if of_user is None else of_user
     if source is None:
         raise UsageError(
             "the model has no chat template", hint="use `--raw`, or `--chat-template FILE`"
         )
-    return ChatTemplate(source, option is not None, bos_token, eos_token, now, variables)
+    return ChatTemplate(source, of_user is not None, bos_token, eos_token, now, variables)
 
 
-def _template_source(option: str) -> str:
+def read_template(option: str) -> str:
+    """The Jinja source that `option` is, or that the file of that name holds.
+
+    Raises UsageError when the file cannot be read.
+    """
     if "{{" in option or "{%" in option:
         return option
     try:
@@ -150,11 +154,11 @@ def chat_tokens(
 
     No text of a message becomes a control token. Raises what `render_chat` raises.
     """
-    if not any(_spells_control(tokenizer, message.content) for message in messages):
+    control = _any_of(tokenizer.control_texts())
+    if not any(control.search(message.content) for message in messages):
         rendered = render_chat(template, messages)
         bos = _lacks_bos(rendered, template.bos_token)
         return tokenizer.tokenize(rendered, special=True, bos=bos)
-    control = _any_of(tokenizer.control_texts())
     hidden = _stand_ins(control, template, messages)
     shielded = [
         Message(m.role, control.sub(lambda found: hidden[found[0]], m.content)) for m in messages
@@ -170,11 +174,6 @@ def chat_tokens(
 
 def _lacks_bos(text: str, bos_token: str) -> bool:
     return not (bos_token and text.startswith(bos_token))
-
-
-def _spells_control(tokenizer: Tokenizer, text: str) -> bool:
-    as_control = tokenizer.tokenize(text, special=True, bos=False)
-    return as_control != tokenizer.tokenize(text, special=False, bos=False)
 
 
 def _any_of(texts: Iterable[str]) -> re.Pattern[str]:

@@ -45,6 +45,11 @@ class SessionSettings:
         _require("--draft-tokens", self.draft_tokens, 1, 63)
         _require("--ctx-size", self.n_ctx, 1, 2**31 - 1)
         _require("--batch-size", self.n_batch, 1, 2**16)
+        if self.draft_tokens is not None and self.draft_tokens >= self.n_batch:
+            raise UsageError(
+                f"--draft-tokens is {self.draft_tokens}, but --batch-size is {self.n_batch}",
+                hint="the batch must hold the draft and one token more",
+            )
         _require("--threads", self.n_threads, 1, 1024)
         _require("--gpu-layers", self.n_gpu_layers, ALL_LAYERS, 2**16)
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 import functools
 import os
 import sys
 import traceback
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TextIO, TypeVar
 
 import typer
 
@@ -58,7 +57,7 @@ def _exit_code(error: BaseException) -> int:
         show_error(str(error.code), None)
         return ExitCode.UNEXPECTED
     if isinstance(error, BrokenPipeError):
-        discard(sys.stdout)
+        _silence(sys.stdout)
         return BROKEN_PIPE
     if isinstance(error, (KeyboardInterrupt, Cancelled)):
         return ExitCode.SIGINT
@@ -69,9 +68,10 @@ def _exit_code(error: BaseException) -> int:
     if isinstance(error, SpecError):
         show_error(error.message, error.hint)
         return error.exit_code
-    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-        discard(sys.stdout)  # it may be what is full; the last flush must not fail again
-        show_error(f"cannot write: {error.strerror}", None)
+    if isinstance(error, OSError) and error.filename is None and error.strerror:
+        # Files are opened, and their errors explained, where they are known: this is a stream.
+        _silence(sys.stdout)
+        show_error(f"cannot read or write: {error.strerror}", None)
         return ExitCode.UNEXPECTED
     show_error(
         f"unexpected {type(error).__name__}: {error}",
@@ -89,7 +89,13 @@ def show_error(message: str, hint: str | None) -> None:
         sys.stderr.write("".join(f"{_inert(line)}\n" for line in lines))
         sys.stderr.flush()
     except OSError:
-        discard(sys.stderr)  # nobody can be told; the exit code remains
+        _silence(sys.stderr)  # nobody can be told; the exit code remains
+
+
+def _silence(stream: TextIO | None) -> None:
+    """Keep the interpreter's last flush from failing again."""
+    if stream is not None:
+        discard(stream)
 
 
 def _inert(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -16,7 +17,7 @@ _STDIN = "-"
 
 @dataclass(frozen=True, slots=True)
 class PromptInput:
-    """The user's text, and how it becomes a prompt."""
+    """The user's text, and how it becomes a prompt; `chat_template` is Jinja source."""
 
     text: str
     system: str | None
@@ -43,8 +44,10 @@ def read_material(terminal: Terminal, file: str | None) -> bytes | None:
         return None
     try:
         return terminal.stdin.buffer.read()
-    except OSError:
-        return None  # nohup leaves a stdin that cannot be read
+    except OSError as error:
+        if error.errno == errno.EBADF and file != _STDIN:
+            return None  # nohup leaves a stdin that is open for writing only
+        raise UsageError(f"cannot read stdin: {error.strerror}") from None
 
 
 def encode_prompt(

@@ -94,12 +94,13 @@ NoDraft = Annotated[
     ),
 ]
 DraftTokens = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--draft-tokens",
         "-k",
         metavar="N|auto",
         help="Tokens to draft in a round. `auto` drafts as many as pays, or none.",
+        show_default="the pair's, or auto",
         rich_help_panel=_DRAFTING,
     ),
 ]
@@ -248,7 +249,10 @@ DraftDevice = Annotated[
 BatchSize = Annotated[
     int,
     typer.Option(
-        "--batch-size", "-b", help="Prompt tokens evaluated at once.", rich_help_panel=_MACHINE
+        "--batch-size",
+        "-b",
+        help="Tokens evaluated at once, of the prompt and of a draft.",
+        rich_help_panel=_MACHINE,
     ),
 ]
 Verbose = Annotated[
@@ -272,3 +276,9 @@ def count(flag: str, text: str, *, auto: int | None, all_: int | None = None) ->
     except ValueError:
         wanted = " or ".join(["a number", *(f"`{word}`" for word in words)])
         raise UsageError(f"{flag} is `{text}`, but must be {wanted}") from None
+
+
+def require_one(flag: str, is_given: bool, other: str, other_is_given: bool) -> None:
+    """Raise UsageError when two options that exclude each other are both given."""
+    if is_given and other_is_given:
+        raise UsageError(f"{flag} and {other} exclude each other", hint="leave out one of them")

@@ -29,13 +29,14 @@ def choose_pair(
 ) -> Pair:
     """The pair that `--model` and `--draft-model` name; without a draft where none may be used.
 
+    A pair's draft length holds for its own draft only.
     Raises ModelError for an unknown name.
     """
     pair = registry.default if model is None else registry.pair(model)
     if draft_model == NO_DRAFT_MODEL or drafter in (DrafterKind.NGRAM, DrafterKind.NONE):
-        return replace(pair, draft=None)
+        return replace(pair, draft=None, draft_tokens=None)
     if draft_model is not None:
-        return replace(pair, draft=registry.model(draft_model))
+        return replace(pair, draft=registry.model(draft_model), draft_tokens=None)
     return pair
 
 

@@ -9,7 +9,7 @@ from spec_cli.cli import options as opt
 from spec_cli.cli.answer import answer
 from spec_cli.cli.inputs import PromptInput, read_material
 from spec_cli.cli.pairs import choose_pair, fetch_pair
-from spec_cli.prompt import compose_prompt
+from spec_cli.prompt import compose_prompt, read_template
 from spec_cli.registry import load_registry
 from spec_cli.render.choose import RenderOptions
 from spec_cli.settings import ALL_LAYERS, DrafterKind, GenerationSettings, SessionSettings
@@ -31,7 +31,7 @@ def run(
     offline: opt.Offline = False,
     drafter: opt.Drafter = _SESSION.drafter,
     no_draft: opt.NoDraft = False,
-    draft_tokens: opt.DraftTokens = "auto",
+    draft_tokens: opt.DraftTokens = None,
     temp: opt.Temp = _SAMPLING.temp,
     top_k: opt.TopK = _SAMPLING.top_k,
     top_p: opt.TopP = _SAMPLING.top_p,
@@ -64,6 +64,8 @@ def run(
       cat notes.txt | spec-cli run "Summarise this" > summary.txt
       echo "def add(a, b):" | spec-cli run --raw -n 64 --temp 0
     """
+    opt.require_one("--json", json, "--jsonl", jsonl)
+    opt.require_one("--no-draft", no_draft, "--drafter", drafter is not _SESSION.drafter)
     drafter = DrafterKind.NONE if no_draft else drafter
     generation = GenerationSettings(
         seed=secrets.randbits(32) if seed is None else seed,
@@ -84,11 +86,14 @@ def run(
     text = compose_prompt(prompt, read_material(terminal, file), raw=raw)
     if verbose:
         logging.basicConfig(level=logging.DEBUG, stream=terminal.stderr, format="%(message)s")
-    prompt_input = PromptInput(text, system=system, raw=raw, chat_template=chat_template)
+    template = None if chat_template is None else read_template(chat_template)
+    prompt_input = PromptInput(text, system=system, raw=raw, chat_template=template)
     pair = choose_pair(load_registry(), model, draft_model, drafter)
     settings = SessionSettings(
         drafter=drafter,
-        draft_tokens=opt.count("--draft-tokens", draft_tokens, auto=pair.draft_tokens),
+        draft_tokens=pair.draft_tokens
+        if draft_tokens is None
+        else opt.count("--draft-tokens", draft_tokens, auto=None),
         n_ctx=ctx_size,
         n_batch=batch_size,
         n_threads=threads,

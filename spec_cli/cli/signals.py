@@ -21,7 +21,8 @@ def raise_on_sigterm() -> None:
     def terminate(_number: int, _frame: FrameType | None) -> None:
         raise Terminated
 
-    signal.signal(signal.SIGTERM, terminate)
+    if signal.getsignal(signal.SIGTERM) is not signal.SIG_IGN:
+        signal.signal(signal.SIGTERM, terminate)
 
 
 class Interrupts:
@@ -33,7 +34,8 @@ class Interrupts:
 
     def __enter__(self) -> Self:
         for number in (signal.SIGINT, signal.SIGTERM):
-            self._previous[number] = signal.signal(number, self._receive)
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as `nohup` and `&` leave them
+                self._previous[number] = signal.signal(number, self._receive)
         return self
 
     def __exit__(

@@ -13,10 +13,9 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from statistics import median
 
 RECENT_ROUNDS = 32
-MIN_PLAIN_STEPS = 8  # plain steps after which their median counts as measured
+MIN_PLAIN_STEPS = 8  # plain steps after which their mean counts as measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +59,8 @@ class RunStats:
     accepted_histogram: list[int] = field(default_factory=list)
     recent: deque[RoundCount] = field(default_factory=lambda: deque(maxlen=RECENT_ROUNDS))
     plain_step_estimate_s: float | None = None
-    _plain_steps_s: deque[float] = field(default_factory=lambda: deque(maxlen=128))
+    n_plain_steps: int = 0
+    plain_steps_s: float = 0.0
 
     def add_round(
         self, count: RoundCount, *, draft_s: float, verify_s: float, host_s: float
@@ -81,7 +81,8 @@ class RunStats:
             _grow(self.accepted_histogram, count.n_accepted + 1)
             self.accepted_histogram[count.n_accepted] += 1
         else:
-            self._plain_steps_s.append(verify_s + host_s)
+            self.n_plain_steps += 1
+            self.plain_steps_s += verify_s + host_s
 
     @property
     def decode_s(self) -> float:
@@ -122,9 +123,12 @@ class RunStats:
 
     @property
     def plain_step_s(self) -> float | None:
-        """Time of one plain step: the median of this run's, else the cost table's."""
-        if len(self._plain_steps_s) >= MIN_PLAIN_STEPS:
-            return median(self._plain_steps_s)
+        """Time of one plain step: the mean of this run's, else the cost table's.
+
+        A mean, because the run's own time is a sum: what disturbs one disturbs the other.
+        """
+        if self._has_measured_plain_step:
+            return self.plain_steps_s / self.n_plain_steps
         return self.plain_step_estimate_s
 
     @property
@@ -133,8 +137,12 @@ class RunStats:
         step_s = self.plain_step_s
         if step_s is None or self.decode_s <= 0:
             return None
-        measured = len(self._plain_steps_s) >= MIN_PLAIN_STEPS
-        return SpeedUp(self.n_emitted * step_s / self.decode_s, measured)
+        ratio = self.n_emitted * step_s / self.decode_s
+        return SpeedUp(ratio, self._has_measured_plain_step)
+
+    @property
+    def _has_measured_plain_step(self) -> bool:
+        return self.n_plain_steps >= MIN_PLAIN_STEPS
 
 
 def _grow(counts: list[int], n: int) -> None:

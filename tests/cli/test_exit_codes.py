@@ -8,7 +8,8 @@ import typer
 from spec_cli.cli.guard import guarded
 from spec_cli.cli.signals import Terminated
 from spec_cli.errors import Cancelled, CheckError, ExitCode
-from tests.cli.conftest import Call, Models
+from tests.cli.conftest import Call
+from tests.cli.tiny_models import Models
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Call, Models, SpecCli
+from tests.cli.conftest import Call, SpecCli
+from tests.cli.tiny_models import Models
 
 NO_PROMPT = ("error: no prompt", "hint: ", 'spec-cli run "PROMPT"')
 BOXED = ("Usage: ", "Error")
@@ -40,7 +41,7 @@ WRONG = {
     ("--drafter", "oracle"): (*BOXED, "ngram"),
     ("--drafter", "model", "-d", "none"): ("needs a draft model", "--drafter ngram"),
     ("--raw", "--system", "x"): ("`--raw`", "`--system`"),
-    ("--raw", "--chat-template", "x"): ("`--raw`", "`--chat-template`"),
+    ("--raw", "--chat-template", "{{ x }}"): ("`--raw`", "`--chat-template`"),
     ("--chat-template", "./none.jinja"): ("./none.jinja", "No such file"),
     ("--chat-template", "{% for %}"): ("the chat template does not work", "line 1"),
     ("--chat-template", "{{ 1 / 0 }}"): ("does not work", "ZeroDivisionError"),
@@ -65,6 +66,13 @@ def test_a_wrong_option_is_found_before_anything_is_fetched(
     spec_cli: SpecCli, options: tuple[str, ...]
 ) -> None:
     spec_cli("run", "hi", "--offline", *options).fails(2, "error: ")
+
+
+def test_a_chat_template_that_is_not_there_is_found_before_anything_is_fetched(
+    spec_cli: SpecCli,
+) -> None:
+    run = spec_cli("run", "hi", "--offline", "--chat-template", "./none.jinja")
+    run.fails(2, "./none.jinja", "No such file")
 
 
 @pytest.mark.parametrize("stdin", [b"", b" \n", b"\xef\xbb\xbf"])

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import GREEDY, N_TOKENS, Call, Done, Models
+from tests.cli.conftest import GREEDY, N_TOKENS, Call, Done
+from tests.cli.tiny_models import Models
 
 FIXED = ("model", "drafter", "draft_tokens", "seed", "sampling", "tokens", "finish_reason", "usage")
 

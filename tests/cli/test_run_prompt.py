@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Call, Models
+from tests.cli.conftest import Call
+from tests.cli.tiny_models import Models
 
 BOM = b"\xef\xbb\xbf"
 

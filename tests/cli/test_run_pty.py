@@ -12,8 +12,9 @@ import pexpect
 import pytest
 
 from spec_cli.render.text import inert
-from tests.cli.conftest import GREEDY, N_TOKENS, Call, Done, Models, SpecCli
+from tests.cli.conftest import GREEDY, N_TOKENS, Call, Done, SpecCli
 from tests.cli.emulator import Emulator, printed
+from tests.cli.tiny_models import Models
 
 TERMINAL = {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
 SUMMARY = re.compile(r"(speed|draft|run) {2,4}\S.*")

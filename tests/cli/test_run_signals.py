@@ -12,7 +12,8 @@ from signal import SIGINT, SIGTERM
 
 import pytest
 
-from tests.cli.conftest import GREEDY, Done, Models, SpecCli
+from tests.cli.conftest import GREEDY, Done, SpecCli
+from tests.cli.tiny_models import Models
 
 SOON_S = 20  # on a busy machine; without the signal, each of these runs would take minutes
 ENDLESS = (*GREEDY, "-c", "60000", "-k", "2")

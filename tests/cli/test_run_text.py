@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import GREEDY, N_TOKENS, Call, Done, Models
+from tests.cli.conftest import GREEDY, N_TOKENS, Call, Done
+from tests.cli.tiny_models import Models
 
 SAMPLED = ("run", "hello there", "-n", str(N_TOKENS), "--temp", "0.8")
 
