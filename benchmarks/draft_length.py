@@ -1,6 +1,6 @@
-"""Speed-up of a fixed draft length over plain decoding, prompt by prompt.
+"""Speed-up over plain decoding, prompt by prompt, for a fixed draft length or `auto`.
 
-    python benchmarks/fixed_length.py TARGET.gguf DRAFT.gguf -k 3
+    python benchmarks/draft_length.py TARGET.gguf DRAFT.gguf -k 3
 
 Plain and speculative runs of each prompt alternate in one process on the same loaded files; the
 ratio is the median over the repetitions, and the token ids of both are compared.
@@ -62,7 +62,8 @@ def main() -> None:
             )
             return stack.enter_context(session)
 
-        plain, speculative = load(drafter=DrafterKind.NONE), load(draft_tokens=options.k)
+        k = None if options.k == "auto" else int(options.k)
+        plain, speculative = load(drafter=DrafterKind.NONE), load(draft_tokens=k)
         print("| prompt | plain tok/s | spec. tok/s | speed-up | accepted | tok/pass | same |")
         print("|---|---|---|---|---|---|---|")
         ratios = [
@@ -111,7 +112,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("target", type=Path)
     parser.add_argument("draft", type=Path)
-    parser.add_argument("-k", type=int, default=3, help="draft length")
+    parser.add_argument("-k", default="3", help="draft length, or auto")
     parser.add_argument("-n", type=int, default=128, help="tokens per answer")
     parser.add_argument("--temp", type=float, default=0.0)
     parser.add_argument("--repeat", type=int, default=3)
