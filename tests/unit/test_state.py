@@ -1,0 +1,52 @@
+"""Measurements are found again under exactly their key, and a bad file is as good as none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spec_cli.state import StateStore, file_identity
+
+KEY = {"file": "x.gguf", "threads": 2}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> StateStore:
+    return StateStore(tmp_path / "state")
+
+
+def test_a_value_is_found_under_its_own_key_only(store: StateStore) -> None:
+    store.save("times", KEY, [1.5, 2.5])
+    assert store.load("times", KEY) == [1.5, 2.5]
+    assert store.load("times", {**KEY, "threads": 4}) is None
+    assert store.load("others", KEY) is None
+
+
+def test_a_later_value_replaces_an_earlier_one(store: StateStore) -> None:
+    store.save("times", KEY, 1)
+    store.save("times", KEY, 2)
+    assert store.load("times", KEY) == 2
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"key": {}}', '{"key": 1, "value": 2}', "\0"])
+def test_a_damaged_file_is_as_good_as_none(store: StateStore, tmp_path: Path, content: str) -> None:
+    store.save("times", KEY, 1)
+    (file,) = (tmp_path / "state" / "times").iterdir()
+    file.write_text(content)
+    assert store.load("times", KEY) is None
+
+
+def test_a_directory_that_cannot_be_written_loses_nothing_but_the_memory(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    store = StateStore(tmp_path / "file")
+    store.save("times", KEY, 1)
+    assert store.load("times", KEY) is None
+
+
+def test_a_changed_file_has_another_identity(tmp_path: Path) -> None:
+    path = tmp_path / "x.gguf"
+    path.write_bytes(b"one")
+    before = file_identity(path)
+    path.write_bytes(b"two2")
+    assert file_identity(path) != before
