@@ -22,7 +22,7 @@ from spec_cli.errors import UsageError
 from spec_cli.events import DraftingOff, Event, Notice
 from spec_cli.gguf import Header, read_header
 from spec_cli.llama.context import ContextSettings, LlamaContext
-from spec_cli.llama.devices import Device, find_device, offload_devices
+from spec_cli.llama.devices import Device, cpu_device, find_device, offload_devices
 from spec_cli.llama.library import library
 from spec_cli.llama.model import LlamaModel, LoadSettings
 from spec_cli.pairing import PairReport, check_pair
@@ -257,7 +257,7 @@ class Session:
     def _timer(self, path: Path, widths: Sequence[int], devices: tuple[Device, ...]) -> PassTimer:
         setup = {
             "build": f"{library().version} {library().system_info}",
-            "devices": [f"{device.name} {device.description}" for device in devices],
+            "devices": [f"{d.name} {d.description}" for d in devices or (cpu_device(),)],
             "n_gpu_layers": self.settings.n_gpu_layers,
             "n_threads": self.n_threads,
             "repack": self.settings.repack,
