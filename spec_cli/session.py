@@ -176,9 +176,12 @@ class Session:
         )
 
     def _policy(self) -> Policy:
+        if self.drafter_name == "none":
+            return FixedLength(0)
         if self.settings.draft_tokens is not None:
             return FixedLength(self.settings.draft_tokens)
-        return CostAware(self.costs) if self.costs else FixedLength(0)
+        assert self.costs is not None
+        return CostAware(self.costs)
 
     def _prepare_draft(self, target_times: PassTimes, n_ctx: int) -> None:
         """Load the draft model, unless its stored costs already say that it cannot win."""

@@ -21,7 +21,7 @@ class Policy(Protocol):
 
     @property
     def idle_reason(self) -> str | None:
-        """Why the last plan was a plain step, with the numbers; None when it was not by choice."""
+        """Why plain steps are taken, with the numbers; None while drafts are expected to pay."""
 
     def plan(self, room: int) -> int:
         """The number of tokens to draft, at most `room`; 0 is a plain step."""
@@ -71,13 +71,16 @@ class CostAware:
 
     def plan(self, room: int) -> int:
         """The k with the largest S(k) where that is a gain; else 0, or 1 for a try."""
+        if room < 1:
+            self._is_try = False
+            return 0
         k, speedup = self._costs.best(self.acceptance, min(room, K_MAX))
         self._is_try = speedup <= 1 and self._n_plain >= self._pause
         self.idle_reason = None if speedup > 1 else _idle_reason(k, speedup, self.acceptance)
         if speedup > 1:
             self._pause = _FIRST_PAUSE
             return k
-        return min(room, 1) if self._is_try else 0
+        return 1 if self._is_try else 0
 
     def observe(self, count: RoundCount) -> None:
         """Count the judged draft tokens: the accepted ones and the first rejected one."""
@@ -94,9 +97,7 @@ class CostAware:
             self._pause = min(max(2 * self._pause, _FIRST_PAUSE), _LONGEST_PAUSE) if failed else 0
 
 
-def _idle_reason(k: int, speedup: float, acceptance: float) -> str | None:
-    if k == 0:
-        return None  # there was no room for a draft
+def _idle_reason(k: int, speedup: float, acceptance: float) -> str:
     tokens = "1 token" if k == 1 else f"{k} tokens"
     return (
         f"at an estimated acceptance of {acceptance:.0%} the best draft length, {tokens}, "

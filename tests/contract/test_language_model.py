@@ -109,6 +109,24 @@ def test_a_cancelled_pass_changes_nothing(loaded: LlamaModel) -> None:
         assert np.array_equal(context.eval([8, 9]), expected)
 
 
+def test_a_memory_that_cannot_drop_its_tail_is_empty_after_a_cancelled_pass(
+    tiny_mamba: Path,
+) -> None:
+    cancel = False
+    settings = ContextSettings(N_CTX, n_threads=1, n_batch=N_BATCH, n_rows=8)
+    with (
+        LlamaModel(tiny_mamba, LoadSettings()) as model,
+        LlamaContext(model, settings, cancelled=lambda: cancel) as context,
+    ):
+        expected = context.eval([5, 6, 7]).copy()
+        cancel = True
+        with pytest.raises(Cancelled):
+            context.eval([8, 9])
+        cancel = False
+        assert context.n_past == 0
+        assert np.array_equal(context.eval([5, 6, 7]), expected)
+
+
 def test_a_model_and_its_context_can_be_closed_twice(tiny_target: Path) -> None:
     model = LlamaModel(tiny_target, LoadSettings())
     context = LlamaContext(model, ContextSettings(N_CTX, n_threads=1))

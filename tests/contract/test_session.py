@@ -178,6 +178,20 @@ def test_a_recurrent_target_is_decoded_plainly_and_says_why(desk: Desk, tiny_mam
     assert len(tokens_of(events)) == 40
 
 
+def test_ids_beyond_the_smaller_vocabulary_never_reach_the_draft(
+    desk: Desk, tiny_target: Path, tmp_path: Path
+) -> None:
+    small = write_tiny_model(tmp_path / "small.gguf", seed=1, vocab=bpe_vocab(300))
+    prompt = [40, 41, 310, 42]  # 310 is padding that only the target has
+    tokens = []
+    for drafter in (DrafterKind.NONE, DrafterKind.MODEL):
+        chosen = settings(drafter=drafter, draft_tokens=3)
+        with Session(tiny_target, small, chosen, desk.environment) as session:
+            session.prepare(len(prompt), 40)
+            tokens.append(tokens_of(list(session.generate(prompt, GREEDY))))
+    assert tokens[0] == tokens[1]
+
+
 def test_a_pair_with_other_tokens_is_refused_before_any_weight_is_loaded(
     desk: Desk, tiny_target: Path, tmp_path: Path
 ) -> None:

@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 from spec_cli.drafters.model import ModelDrafter
 from spec_cli.drafters.ngram import NgramDrafter
 from spec_cli.errors import UsageError
-from spec_cli.events import FinishReason, Origin, PromptProgress, TextDelta
+from spec_cli.events import DraftingOff, FinishReason, Origin, PromptProgress, TextDelta
+from spec_cli.spec.costs import CostTable, PassTimes
 from spec_cli.spec.coupling import make_chooser
 from spec_cli.spec.interfaces import Drafter
+from spec_cli.spec.policy import CostAware
 from spec_cli.spec.sampling import SamplingSettings
 from tests.engine.fakes import EOG, ScriptedDrafter, TableLM
 from tests.engine.generation import GREEDY, SAMPLED, Run, generate
@@ -244,3 +246,12 @@ def test_nothing_is_drafted_after_an_end_of_generation_token() -> None:
     draft._table[..., EOG] = 1e9
     run = model_run(draft, k=5, settings=GREEDY, max_tokens=6)
     assert {r.n_drafted for r in run.rounds[1:-1]} == {1}
+
+
+def test_a_run_in_which_nothing_was_worth_drafting_says_so_before_it_ends() -> None:
+    widths = tuple(range(1, 17))
+    linear = CostTable(PassTimes(widths, tuple(map(float, widths))), 0.1)
+    run = generate(endless(), NgramDrafter(), policy=CostAware(linear), max_tokens=8)
+    assert run.finished.stats.n_drafted == 0
+    (off,) = [e for e in run.events if isinstance(e, DraftingOff)]
+    assert "x plain" in off.reason

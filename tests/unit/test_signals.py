@@ -1,0 +1,47 @@
+"""Signals while a run is on: remembered, given back afterwards, and ignored where they were."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from spec_cli.cli.signals import Interrupts, Terminated, raise_on_sigterm
+
+NUMBERS = (signal.SIGINT, signal.SIGTERM)
+
+
+@pytest.fixture(autouse=True)
+def handlers() -> Iterator[None]:
+    before = [signal.getsignal(number) for number in NUMBERS]
+    yield
+    for number, handler in zip(NUMBERS, before, strict=True):
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_a_signal_is_remembered_and_its_old_handler_comes_back(number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+    with Interrupts() as interrupts:
+        assert not interrupts()
+        signal.raise_signal(number)
+        assert interrupts()
+    assert interrupts.exit_code == 128 + number
+    assert signal.getsignal(number) is before
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_a_signal_that_the_caller_ignores_stays_ignored(number: signal.Signals) -> None:
+    signal.signal(number, signal.SIG_IGN)
+    raise_on_sigterm()
+    with Interrupts() as interrupts:
+        signal.raise_signal(number)
+        assert not interrupts()
+    assert signal.getsignal(number) is signal.SIG_IGN
+
+
+def test_sigterm_outside_of_a_run_unwinds_the_stack() -> None:
+    raise_on_sigterm()
+    with pytest.raises(Terminated):
+        signal.raise_signal(signal.SIGTERM)
