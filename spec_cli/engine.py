@@ -18,7 +18,7 @@ from spec_cli.events import (
     PromptProgress,
     RoundDone,
 )
-from spec_cli.spec.interfaces import NO_DRAFT, Chooser, Drafter, LanguageModel
+from spec_cli.spec.interfaces import NO_DRAFT, AcceptanceRule, Draft, Drafter, LanguageModel
 from spec_cli.spec.policy import Policy
 from spec_cli.spec.stats import RoundCount, RunStats
 from spec_cli.text import Output
@@ -41,15 +41,15 @@ class Decoder:
     I1  `context` is the committed sequence; the target has evaluated all of it but the last token.
     I2  The drafter knows no token but those of `context` (see `drafters.model`).
 
-    The token at each position is chosen from the target's logits there, by `chooser`: the drafter
-    and the policy decide how many tokens a pass can commit, never which.
+    Which tokens a pass commits is decided by `rule`, from the target's logits: the drafter and
+    the policy decide how many it can commit.
     """
 
     def __init__(
         self,
         target: LanguageModel,
         drafter: Drafter,
-        chooser: Chooser,
+        rule: AcceptanceRule,
         policy: Policy,
         *,
         clock: Callable[[], float],
@@ -57,7 +57,7 @@ class Decoder:
     ) -> None:
         self._target = target
         self._drafter = drafter
-        self._chooser = chooser
+        self._rule = rule
         self._policy = policy
         self._clock = clock
         self._cancelled = cancelled
@@ -108,16 +108,18 @@ class Decoder:
         rows = self._target.eval((context[-1], *draft.tokens))
         verified = self._clock()
         n_before, n_accepted = len(context), 0
-        for logits, guess in zip(rows, (*draft.tokens, None), strict=True):
-            token = self._chooser.choose(logits, len(context), context)
+        verdict = self._rule.verify(rows, draft, context)
+        for i, token in enumerate(verdict.tokens):
+            is_accepted = i + 1 < len(verdict.tokens)
             context.append(token)
-            n_accepted += token == guess
-            output.push(token, _origin(token, guess, has_draft=bool(draft.tokens)))
-            if token != guess or output.finish_reason:
+            n_accepted += is_accepted
+            output.push(token, _origin(draft, i, is_accepted=is_accepted))
+            if output.finish_reason:
                 break
         self._target.rollback(len(context) - 1)
         self._drafter.commit(context)
-        count = RoundCount(len(draft.tokens), n_accepted, len(context) - n_before)
+        n_emitted = len(context) - n_before
+        count = RoundCount(len(draft.tokens), n_accepted, n_emitted, verdict.n_near_ties)
         return Verified(count, drafted - started, verified - drafted)
 
     def _prefill(self, prompt: Sequence[int]) -> Iterator[PromptProgress]:
@@ -145,12 +147,13 @@ class Decoder:
             )
 
 
-def _origin(token: int, guess: int | None, *, has_draft: bool) -> Origin:
-    if not has_draft:
+def _origin(draft: Draft, i: int, *, is_accepted: bool) -> Origin:
+    """Where the token in place i of a verdict on `draft` came from."""
+    if is_accepted:
+        return Origin.DRAFT
+    if not draft.tokens:
         return Origin.PLAIN
-    if guess is None:
-        return Origin.BONUS
-    return Origin.DRAFT if token == guess else Origin.CORRECTION
+    return Origin.BONUS if i == len(draft.tokens) else Origin.CORRECTION
 
 
 def _account(stats: RunStats, verified: Verified, *, elapsed_s: float) -> RoundDone:

@@ -34,9 +34,9 @@ from spec_cli.settings import (
     GenerationSettings,
     SessionSettings,
 )
+from spec_cli.spec.acceptance import Accept, make_rule
 from spec_cli.spec.costs import DRAFT_WIDTHS, TARGET_WIDTHS, CostTable, PassTimes
-from spec_cli.spec.coupling import make_chooser
-from spec_cli.spec.interfaces import Chooser, Drafter
+from spec_cli.spec.interfaces import AcceptanceRule, Drafter
 from spec_cli.spec.policy import K_MAX, CostAware, FixedLength, Policy
 from spec_cli.state import StateStore
 from spec_cli.text import Output
@@ -140,11 +140,11 @@ class Session:
         assert self._target is not None, "prepare the session first"
         if self.drafting_off is not None:
             yield DraftingOff(self.drafting_off)
-        chooser = make_chooser(generation.sampling, generation.seed)
+        rule = make_rule(Accept.COUPLED, generation.sampling, generation.seed)
         decoder = Decoder(
             self._target,
-            self._drafter(chooser),
-            chooser,
+            self._drafter(rule),
+            rule,
             self._policy(),
             clock=self._env.clock,
             cancelled=self._env.cancelled,
@@ -165,14 +165,14 @@ class Session:
         """Who drafts: `model`, `ngram` or `none`."""
         return "none" if self.drafting_off else str(self.kind)
 
-    def _drafter(self, chooser: Chooser) -> Drafter:
+    def _drafter(self, rule: AcceptanceRule) -> Drafter:
         if self.drafter_name == "none":
             return NoDrafter()
         if self.kind is DrafterKind.NGRAM:
             return NgramDrafter()
         assert self._draft is not None and self._pair is not None
         return ModelDrafter(
-            self._draft, chooser, n_shared=self._pair.n_shared, is_end=self.model.is_end
+            self._draft, rule, n_shared=self._pair.n_shared, is_end=self.model.is_end
         )
 
     def _policy(self) -> Policy:

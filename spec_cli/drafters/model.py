@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from spec_cli.spec.interfaces import NO_DRAFT, Chooser, Draft, LanguageModel
+from spec_cli.spec.acceptance import recent
+from spec_cli.spec.interfaces import NO_DRAFT, AcceptanceRule, Draft, Drawn, LanguageModel
 
 
 class ModelDrafter:
-    """Draws each draft token from the draft model with the target's own chooser.
+    """Draws each draft token from the draft model, in the way the acceptance rule asks for.
 
     Invariant I2: between rounds the model's KV cache holds a prefix of the committed sequence;
     within a round also the tokens drafted in it. Nothing is evaluated twice: a round drops only
@@ -23,13 +24,13 @@ class ModelDrafter:
     def __init__(
         self,
         model: LanguageModel,
-        chooser: Chooser,
+        rule: AcceptanceRule,
         *,
         n_shared: int,
         is_end: Callable[[int], bool],
     ) -> None:
         self._model = model
-        self._chooser = chooser
+        self._rule = rule
         self._n_shared = n_shared
         self._is_end = is_end
         self._n_context = 0  # length of the context of the last proposal
@@ -47,15 +48,17 @@ class ModelDrafter:
         if k < 1 or max(missing) >= self._n_shared:
             return NO_DRAFT
         self._n_context, self._drafted = len(context), []
-        n_history = self._chooser.n_history
-        history = list(context[len(context) - n_history :]) if n_history else []
+        history = recent(context, self._rule.n_history)
+        q = []
         while True:
-            token = self._guess(missing, history)
-            self._drafted.append(token)
-            history.append(token)
-            if len(self._drafted) == k or self._is_end(token):
-                return Draft(tuple(self._drafted))
-            missing = (token,)
+            drawn = self._guess(missing, history)
+            self._drafted.append(drawn.token)
+            history.append(drawn.token)
+            if drawn.q is not None:
+                q.append(drawn.q)
+            if len(self._drafted) == k or self._is_end(drawn.token):
+                return Draft(tuple(self._drafted), tuple(q) or None)
+            missing = (drawn.token,)
 
     def commit(self, context: Sequence[int]) -> None:
         """Drop the drafted tokens that are not in `context`."""
@@ -70,11 +73,11 @@ class ModelDrafter:
         if n_keep < self._model.n_past:
             self._model.rollback(n_keep)
 
-    def _guess(self, tokens: Sequence[int], history: Sequence[int]) -> int:
-        """Evaluate `tokens` and choose the one that follows them."""
+    def _guess(self, tokens: Sequence[int], history: Sequence[int]) -> Drawn:
+        """Evaluate `tokens` and draw the one that follows them."""
         n_batch = self._model.n_batch
         while len(tokens) > n_batch:
             self._model.eval(tokens[:n_batch], n_rows=0)
             tokens = tokens[n_batch:]
         logits = self._model.eval(tokens, n_rows=1)[0, : self._n_shared]
-        return self._chooser.choose(logits, self._model.n_past, history)
+        return self._rule.draw(logits, self._model.n_past, history)

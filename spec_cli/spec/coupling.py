@@ -14,16 +14,31 @@ decoding", arXiv 2408.07978.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 
-from spec_cli.spec.interfaces import Chooser, Logits
-from spec_cli.spec.sampling import Ids, SamplingSettings, Weights, candidates, penalised
+from spec_cli.spec.interfaces import Ids, Logits, Weights
+from spec_cli.spec.sampling import SamplingSettings, candidates, penalised
 
 _GOLDEN = 0x9E3779B97F4A7C15
 _MIX_1 = 0xBF58476D1CE4E5B9
 _MIX_2 = 0x94D049BB133111EB
 _MASK = 0xFFFFFFFFFFFFFFFF
+
+
+class Chooser(Protocol):
+    """The one function by which every token, drafted or emitted, is chosen."""
+
+    @property
+    def n_history(self) -> int:
+        """How many of the last tokens the choice depends on."""
+
+    def choose(self, logits: Logits, position: int, history: Sequence[int]) -> int:
+        """The token at `position`, given the logits [n_vocab] there and the tokens before it."""
+
+    def margin(self, logits: Logits, position: int, history: Sequence[int]) -> float:
+        """By how much the choice beats the next best token, in logits; inf when there is none."""
 
 
 class GreedyChooser:
@@ -37,6 +52,10 @@ class GreedyChooser:
         """The token at `position`; the position plays no part."""
         return int(np.argmax(penalised(logits, history, self._settings)))
 
+    def margin(self, logits: Logits, position: int, history: Sequence[int]) -> float:
+        """The distance of the two largest logits, penalties applied."""
+        return _top_two_distance(penalised(logits, history, self._settings))
+
 
 class CoupledChooser:
     """A sample of the processed distribution, drawn with noise keyed by (seed, position, token)."""
@@ -48,9 +67,16 @@ class CoupledChooser:
 
     def choose(self, logits: Logits, position: int, history: Sequence[int]) -> int:
         """The token at `position`: arg max of log weight + noise over the candidates."""
+        ids, scores = self._scores(logits, position, history)
+        return int(ids[np.argmax(scores)])
+
+    def margin(self, logits: Logits, position: int, history: Sequence[int]) -> float:
+        """The distance of the two best scores times the temperature: so many logits."""
+        return _top_two_distance(self._scores(logits, position, history)[1]) * self._settings.temp
+
+    def _scores(self, logits: Logits, position: int, history: Sequence[int]) -> tuple[Ids, Weights]:
         found = candidates(logits, history, self._settings)
-        scores = found.log_weights + gumbel(self._seed, position, found.ids)
-        return int(found.ids[np.argmax(scores)])
+        return found.ids, found.log_weights + gumbel(self._seed, position, found.ids)
 
 
 def make_chooser(settings: SamplingSettings, seed: int) -> Chooser:
@@ -75,6 +101,13 @@ def uniform(seed: int, position: int, ids: Ids) -> Weights:
     z = (z ^ (z >> np.uint64(27))) * np.uint64(_MIX_2)
     z ^= z >> np.uint64(31)
     return ((z >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
+
+
+def _top_two_distance(values: Logits | Weights) -> float:
+    if values.size < 2:
+        return float("inf")
+    second, first = np.partition(values, values.size - 2)[-2:]
+    return float(first - second)
 
 
 def _mix(z: int) -> int:

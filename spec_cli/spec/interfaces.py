@@ -12,6 +12,17 @@ import numpy.typing as npt
 Logits = npt.NDArray[np.float32]
 """Logits, shape [n_rows, n_vocab] or [n_vocab]."""
 
+Ids = npt.NDArray[np.int64]
+Weights = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """A distribution over tokens: `ids` ascending, `probabilities` above 0 that sum to 1."""
+
+    ids: Ids
+    probabilities: Weights
+
 
 class LanguageModel(Protocol):
     """An autoregressive model with a KV cache of which only the tail can be dropped."""
@@ -46,9 +57,14 @@ class LanguageModel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """The proposal of one round: `tokens` d1..dk, possibly none."""
+    """The proposal of one round: `tokens` d1..dk, possibly none.
+
+    `q` holds the distribution that each token was drawn from, where the acceptance rule needs
+    it; None stands for certainty: all of q on the token itself, as in a copied n-gram.
+    """
 
     tokens: tuple[int, ...] = ()
+    q: tuple[Distribution, ...] | None = None
 
 
 NO_DRAFT = Draft()
@@ -71,15 +87,40 @@ class Drafter(Protocol):
         """Learn what the round decided: `context` is the committed sequence now."""
 
 
-class Chooser(Protocol):
-    """The one rule by which every token, drafted or emitted, is chosen."""
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A draft token, and the q it was drawn from where the acceptance rule needs it."""
+
+    token: int
+    q: Distribution | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a target pass commits: the accepted draft tokens and the one token after them.
+
+    `n_near_ties` of the `tokens` were chosen by less than the margin the rule was told to watch.
+    """
+
+    tokens: tuple[int, ...]
+    n_near_ties: int = 0
+
+
+class AcceptanceRule(Protocol):
+    """How draft tokens are drawn from the draft model, and judged by the target."""
 
     @property
     def n_history(self) -> int:
-        """How many of the last tokens the choice depends on."""
+        """How many of the last tokens a choice depends on."""
 
-    def choose(self, logits: Logits, position: int, history: Sequence[int]) -> int:
-        """The token at `position`, given the logits [n_vocab] there and the tokens before it.
+    def draw(self, logits: Logits, position: int, history: Sequence[int]) -> Drawn:
+        """The draft token at `position`, given the draft model's logits [n_vocab] there.
 
         Only the last `n_history` tokens of `history` are looked at.
+        """
+
+    def verify(self, rows: Logits, draft: Draft, context: Sequence[int]) -> Verdict:
+        """Judge `draft` after `context` by the target's logits, shape [k + 1, n_vocab].
+
+        Row i is the target's view of the position after `context` and i draft tokens.
         """

@@ -13,13 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from spec_cli.errors import UsageError
-from spec_cli.spec.interfaces import Logits
-
-Ids = npt.NDArray[np.int64]
-Weights = npt.NDArray[np.float64]
+from spec_cli.spec.interfaces import Distribution, Ids, Logits, Weights
 
 _SPANS = (8.0, 16.0, 32.0)  # nats below the maximum in which candidates are looked for first
 
@@ -75,11 +71,12 @@ class Candidates:
     ids: Ids
     log_weights: Weights
 
-    def probabilities(self) -> Weights:
-        """softmax(log_weights), shape [n]."""
+    def distribution(self) -> Distribution:
+        """softmax(log_weights); tokens whose probability is 0 in double precision are left out."""
         weights = np.exp(self.log_weights - self.log_weights.max())
-        probabilities: Weights = weights / weights.sum()
-        return probabilities
+        kept = weights > 0
+        weights = weights[kept]
+        return Distribution(self.ids[kept], weights / weights.sum())
 
 
 def candidates(logits: Logits, history: Sequence[int], settings: SamplingSettings) -> Candidates:

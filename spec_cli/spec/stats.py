@@ -20,11 +20,12 @@ MIN_PLAIN_STEPS = 8  # plain steps after which their mean counts as measured
 
 @dataclass(frozen=True, slots=True)
 class RoundCount:
-    """What one round did, in tokens."""
+    """What one round did, in tokens; `n_near_ties` of those chosen were near-ties."""
 
     n_drafted: int
     n_accepted: int
     n_emitted: int
+    n_near_ties: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,7 @@ class RunStats:
     n_drafted: int = 0
     n_accepted: int = 0
     n_emitted: int = 0
+    n_near_ties: int = 0
     draft_s: float = 0.0
     verify_s: float = 0.0
     host_s: float = 0.0
@@ -70,6 +72,7 @@ class RunStats:
         self.n_drafted += count.n_drafted
         self.n_accepted += count.n_accepted
         self.n_emitted += count.n_emitted
+        self.n_near_ties += count.n_near_ties
         self.draft_s += draft_s
         self.verify_s += verify_s
         self.host_s += host_s

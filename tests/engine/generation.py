@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from spec_cli.drafters.none import NoDrafter
 from spec_cli.engine import Decoder
 from spec_cli.events import Event, Finished, RoundDone, TextDelta
-from spec_cli.spec.coupling import make_chooser
+from spec_cli.spec.acceptance import Accept, make_rule
 from spec_cli.spec.interfaces import Drafter, LanguageModel
 from spec_cli.spec.policy import FixedLength, Policy
 from spec_cli.spec.sampling import SamplingSettings
@@ -59,7 +59,7 @@ def generate(
     decoder = Decoder(
         target,
         drafter or NoDrafter(),
-        make_chooser(settings, seed),
+        make_rule(Accept.COUPLED, settings, seed),
         policy or FixedLength(k),
         clock=ticking_clock(),
     )

@@ -13,8 +13,8 @@ from spec_cli.drafters.model import ModelDrafter
 from spec_cli.drafters.ngram import NgramDrafter
 from spec_cli.errors import UsageError
 from spec_cli.events import DraftingOff, FinishReason, Origin, PromptProgress, TextDelta
+from spec_cli.spec.acceptance import Accept, make_rule
 from spec_cli.spec.costs import CostTable, PassTimes
-from spec_cli.spec.coupling import make_chooser
 from spec_cli.spec.interfaces import Drafter
 from spec_cli.spec.policy import CostAware
 from spec_cli.spec.sampling import SamplingSettings
@@ -122,7 +122,7 @@ def model_run(
 ) -> Run:
     drafter = ModelDrafter(
         draft,
-        make_chooser(settings, 7),
+        make_rule(Accept.COUPLED, settings, 7),
         n_shared=min(draft.n_vocab, 5),
         is_end=lambda token: token == EOG,
     )
@@ -174,7 +174,9 @@ def test_a_draft_with_a_smaller_context_stops_drafting_and_the_text_goes_on(n_ct
 
 def test_token_ids_that_only_the_target_knows_never_reach_the_draft() -> None:
     draft = TableLM(seed=1, n_vocab=3)
-    drafter = ModelDrafter(draft, make_chooser(GREEDY, 7), n_shared=3, is_end=lambda t: t == EOG)
+    drafter = ModelDrafter(
+        draft, make_rule(Accept.COUPLED, GREEDY, 7), n_shared=3, is_end=lambda t: t == EOG
+    )
     target = endless(1)
     plain = generate(endless(1), max_tokens=20)
     assert max(plain.tokens) >= 3

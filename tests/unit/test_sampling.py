@@ -57,7 +57,7 @@ def test_the_filters_see_the_distribution_before_temperature() -> None:
         assert kept.ids.tolist() == [0, 1, 2]
     hot = candidates(row, [], SamplingSettings(temp=2.0, top_k=0, top_p=1.0, min_p=0.0))
     expected = np.sqrt([0.5, 0.3, 0.15, 0.05])
-    assert hot.probabilities() == pytest.approx(expected / expected.sum())
+    assert hot.distribution().probabilities == pytest.approx(expected / expected.sum())
 
 
 def test_penalties_follow_the_formula_of_llama_cpp() -> None:
