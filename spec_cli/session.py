@@ -1,16 +1,17 @@
 """From two files and the settings to a running pair.
 
-A session owns both models and their contexts. It decides who drafts: before the draft model is
-loaded it asks the stored cost table whether drafting can win on this machine at all.
+A session owns both models and their contexts. It decides which widths the target's passes may
+have, and who drafts: before the draft model is loaded it asks the stored cost table whether
+drafting can win on this machine at all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from spec_cli.calibration import PassTimer
 from spec_cli.cpu import usable_cores
@@ -20,6 +21,7 @@ from spec_cli.drafters.none import NoDrafter
 from spec_cli.engine import Decoder
 from spec_cli.errors import UsageError
 from spec_cli.events import DraftingOff, Event, Notice
+from spec_cli.exactness import Planner, TargetSetup
 from spec_cli.gguf import Header, read_header
 from spec_cli.llama.context import ContextSettings, LlamaContext
 from spec_cli.llama.devices import Device, cpu_device, find_device, offload_devices
@@ -34,12 +36,17 @@ from spec_cli.settings import (
     GenerationSettings,
     SessionSettings,
 )
-from spec_cli.spec.acceptance import Accept, make_rule
-from spec_cli.spec.costs import DRAFT_WIDTHS, TARGET_WIDTHS, CostTable, PassTimes
-from spec_cli.spec.interfaces import AcceptanceRule, Drafter
+from spec_cli.spec.acceptance import make_rule
+from spec_cli.spec.costs import DRAFT_WIDTHS, CostTable, PassTimes
+from spec_cli.spec.exactness import DEFAULT_KERNELS, Exact
+from spec_cli.spec.interfaces import AcceptanceRule, Drafter, LanguageModel
+from spec_cli.spec.padding import PaddedModel
 from spec_cli.spec.policy import K_MAX, CostAware, FixedLength, Policy
 from spec_cli.state import StateStore
 from spec_cli.text import Output
+
+_N_TARGET_ROWS = 64  # the longest draft that can be asked for, and one
+_N_DRAFT_ROWS = 2  # as many as are timed
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +62,15 @@ class Environment:
     cancelled: Callable[[], bool]
     notify: Callable[[Notice], None]
     progress: Callable[[str, float | None], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """Who drafts in a generation, how many tokens, and the rule that accepts them."""
+
+    rule: AcceptanceRule
+    drafter: Drafter
+    policy: Policy
 
 
 class Session:
@@ -89,12 +105,16 @@ class Session:
         self.n_threads = settings.n_threads or usable_cores()
         self.devices = self._choose_devices(settings.device)
         self._warn_without_gpu()
-        self.model = self._load(target, self.devices)
         self.drafting_off: str | None = None
         self.costs: CostTable | None = None
         self._draft_model: LlamaModel | None = None
-        self._target: LlamaContext | None = None
+        self._target: LanguageModel | None = None
         self._draft: LlamaContext | None = None
+        try:
+            self._load_target(target)
+        except BaseException:
+            self.close()
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -122,30 +142,31 @@ class Session:
         if self._target is not None and n_ctx <= self._target.n_ctx:
             return
         self._contexts.close()
-        self._target = self._context(self.model, n_ctx)
-        if self.kind is DrafterKind.NONE:
+        self._target = self._target_context(n_ctx)
+        times = self.plan.padded_times()
+        if self.drafter_name == "none":
             return
-        if not self.model.can_roll_back:
-            self.drafting_off = "the target's memory is recurrent: it cannot forget rejected tokens"
-            return
-        timer = self._timer(self.model.path, TARGET_WIDTHS, self.devices)
-        target_times = timer.stored() or self._measure(timer, self._target)
         if self.kind is DrafterKind.NGRAM:
-            self._settle(CostTable(target_times, draft_token_s=0.0))
+            self._settle(CostTable(times, draft_token_s=0.0))
         else:
-            self._prepare_draft(target_times, n_ctx)
+            self._prepare_draft(times, n_ctx)
 
-    def generate(self, prompt: Sequence[int], generation: GenerationSettings) -> Iterator[Event]:
-        """The events of one generation. Raises what `Decoder.generate` raises."""
+    def generate(
+        self, prompt: Sequence[int], generation: GenerationSettings, arm: Arm | None = None
+    ) -> Iterator[Event]:
+        """The events of one generation, by `arm` or as the settings say.
+
+        Raises what `Decoder.generate` raises.
+        """
         assert self._target is not None, "prepare the session first"
-        if self.drafting_off is not None:
+        if self.drafting_off is not None and arm is None:
             yield DraftingOff(self.drafting_off)
-        rule = make_rule(Accept.COUPLED, generation.sampling, generation.seed)
+        arm = arm or self.arm(generation, self.settings.draft_tokens)
         decoder = Decoder(
             self._target,
-            self._drafter(rule),
-            rule,
-            self._policy(),
+            arm.drafter,
+            arm.rule,
+            arm.policy,
             clock=self._env.clock,
             cancelled=self._env.cancelled,
         )
@@ -154,6 +175,25 @@ class Session:
             self.model.piece, self.model.is_end, stop=generation.stop, max_tokens=max_tokens
         )
         yield from decoder.generate(prompt, output, plain_step_s=self.plain_step_s)
+
+    def arm(
+        self,
+        generation: GenerationSettings,
+        draft_tokens: int | None,
+        kind: DrafterKind | None = None,
+    ) -> Arm:
+        """An arm with `kind` of drafter (None: the session's own), a fixed length or a policy."""
+        tie_margin = 0.0 if self.plan.is_exact else 2 * self.plan.max_difference
+        rule = make_rule(
+            generation.accept, generation.sampling, generation.seed, tie_margin=tie_margin
+        )
+        kind = kind or DrafterKind(self.drafter_name)
+        return Arm(rule, self._drafter(kind, rule), self._policy(kind, draft_tokens))
+
+    @property
+    def k_max(self) -> int:
+        """The longest draft that a pass of the target may verify."""
+        return K_MAX if self.plan.max_width is None else min(K_MAX, self.plan.max_width - 1)
 
     @property
     def plain_step_s(self) -> float | None:
@@ -165,23 +205,56 @@ class Session:
         """Who drafts: `model`, `ngram` or `none`."""
         return "none" if self.drafting_off else str(self.kind)
 
-    def _drafter(self, rule: AcceptanceRule) -> Drafter:
-        if self.drafter_name == "none":
+    def _drafter(self, kind: DrafterKind, rule: AcceptanceRule) -> Drafter:
+        if kind is DrafterKind.NONE:
             return NoDrafter()
-        if self.kind is DrafterKind.NGRAM:
+        if kind is DrafterKind.NGRAM:
             return NgramDrafter()
         assert self._draft is not None and self._pair is not None
         return ModelDrafter(
             self._draft, rule, n_shared=self._pair.n_shared, is_end=self.model.is_end
         )
 
-    def _policy(self) -> Policy:
-        if self.drafter_name == "none":
+    def _policy(self, kind: DrafterKind, draft_tokens: int | None) -> Policy:
+        if kind is DrafterKind.NONE:
             return FixedLength(0)
-        if self.settings.draft_tokens is not None:
-            return FixedLength(self.settings.draft_tokens)
+        if draft_tokens is not None:
+            return FixedLength(
+                draft_tokens if self.plan.max_width is None else min(draft_tokens, self.k_max)
+            )
         assert self.costs is not None
-        return CostAware(self.costs)
+        costs = self.costs if kind is DrafterKind.MODEL else replace(self.costs, draft_token_s=0.0)
+        return CostAware(costs, self.k_max)
+
+    def _load_target(self, path: Path) -> None:
+        """Load the target in the way its exactness plan asks for; find the plan if need be."""
+        planner = self._planner(path)
+        plan = planner.stored()
+        if plan is None and self.settings.exact is Exact.ON:
+            plan = planner.try_kernels()
+        kernels = plan.kernels if plan else DEFAULT_KERNELS
+        if not kernels.tiled:
+            library().disable_tiled()
+        self.model = self._load(path, self.devices, repack=kernels.repack)
+        self.plan = plan or planner.probe(self.model)
+        self._limit_drafts()
+
+    def _limit_drafts(self) -> None:
+        """Say where the model, or the widths allowed, limit what can be drafted."""
+        asked = self.settings.draft_tokens
+        if self.kind is DrafterKind.NONE:
+            return
+        if not self.model.can_roll_back:
+            self.drafting_off = "the target's memory is recurrent: it cannot forget rejected tokens"
+        elif self.plan.max_width == 1:
+            self.drafting_off = "no wider pass gives the bits of a plain step here"
+        elif self.plan.max_width is not None and asked is not None and asked > self.k_max:
+            self._env.notify(
+                Notice(
+                    f"drafts are cut to {self.k_max} tokens: wider passes may give other bits",
+                    "use `--exact off` for longer ones",
+                )
+            )
 
     def _prepare_draft(self, target_times: PassTimes, n_ctx: int) -> None:
         """Load the draft model, unless its stored costs already say that it cannot win."""
@@ -191,11 +264,19 @@ class Session:
         timer = self._timer(path, DRAFT_WIDTHS, devices)
         if (known := timer.stored()) and self._settle(CostTable(target_times, known(1))):
             return
-        model = self._draft_model = self._draft_model or self._load(path, devices)
+        model = self._draft_model = self._draft_model or self._load(path, devices, repack=True)
         if not model.can_roll_back:
             self.drafting_off = "the draft's memory is recurrent: it cannot forget rejected tokens"
             return
-        self._draft = self._context(model, min(n_ctx, model.n_ctx_train))
+        self._draft = self._context(
+            model,
+            ContextSettings(
+                n_ctx=min(n_ctx, model.n_ctx_train),
+                n_threads=self.n_threads,
+                n_batch=self.settings.n_batch,
+                n_rows=_N_DRAFT_ROWS,
+            ),
+        )
         if not known:
             self._settle(CostTable(target_times, self._measure(timer, self._draft)(1)))
 
@@ -203,12 +284,11 @@ class Session:
         """Keep the cost table; True when even perfect guesses lose and no draft length is fixed."""
         self.costs = costs
         if self.settings.draft_tokens is None:
-            self.drafting_off = costs.verdict(K_MAX)
+            self.drafting_off = costs.verdict(self.k_max)
         return self.drafting_off is not None
 
-    def _load(self, path: Path, devices: tuple[Device, ...]) -> LlamaModel:
-        layers = ALL_LAYERS if self.settings.n_gpu_layers is None else self.settings.n_gpu_layers
-        load = LoadSettings(layers, devices if layers else (), self.settings.repack)
+    def _load(self, path: Path, devices: tuple[Device, ...], *, repack: bool) -> LlamaModel:
+        load = LoadSettings(self._n_gpu_layers, devices if self._n_gpu_layers else (), repack)
 
         def report(fraction: float) -> bool:
             self._env.progress(f"loading {path.name}", fraction)
@@ -216,11 +296,49 @@ class Session:
 
         return self._models.enter_context(LlamaModel(path, load, progress=report))
 
-    def _context(self, model: LlamaModel, n_ctx: int) -> LlamaContext:
-        n_batch = self.settings.n_batch
-        settings = ContextSettings(n_ctx, self.n_threads, n_batch, n_rows=min(64, n_batch))
+    @property
+    def _n_gpu_layers(self) -> int:
+        asked = self.settings.n_gpu_layers
+        return ALL_LAYERS if asked is None else asked
+
+    def _target_context(self, n_ctx: int) -> LanguageModel:
+        """The target's context, with cells and rows for padding beyond what is asked for."""
+        n_batch, kernels, n_pad = self.settings.n_batch, self.plan.kernels, self.plan.max_width or 0
+        context = self._context(
+            self.model,
+            ContextSettings(
+                n_ctx=n_ctx + n_pad,
+                n_threads=self.n_threads,
+                n_batch=max(n_batch, n_pad),
+                n_rows=min(_N_TARGET_ROWS, max(n_batch, n_pad)),
+                k_type=kernels.k_type,
+                v_type=kernels.v_type,
+            ),
+        )
+        if not self.plan.is_exact:
+            return context
+        return PaddedModel(context, self.plan, n_ctx=n_ctx, n_batch=n_batch)
+
+    def _context(self, model: LlamaModel, settings: ContextSettings) -> LlamaContext:
         return self._contexts.enter_context(
             LlamaContext(model, settings, cancelled=self._env.cancelled)
+        )
+
+    def _planner(self, target: Path) -> Planner:
+        setup = TargetSetup(
+            path=target,
+            n_threads=self.n_threads,
+            n_gpu_layers=self._n_gpu_layers,
+            devices=tuple(device.name for device in self.devices) if self._n_gpu_layers else (),
+            facts=self._facts(self.devices),
+        )
+        return Planner(
+            setup,
+            self.settings.exact,
+            state=self._env.state,
+            clock=self._env.clock,
+            cancelled=self._env.cancelled,
+            progress=self._env.progress,
         )
 
     def _context_size(self, n_prompt: int, max_tokens: int | None) -> int:
@@ -257,15 +375,23 @@ class Session:
                 Notice("this build of llama.cpp has no GPU here: the CPU is used", hint, "warning")
             )
 
-    def _timer(self, path: Path, widths: Sequence[int], devices: tuple[Device, ...]) -> PassTimer:
-        setup = {
+    def _facts(self, devices: tuple[Device, ...]) -> dict[str, Any]:
+        """What measurements of any model depend on, besides the model."""
+        return {
             "build": f"{library().version} {library().system_info}",
             "devices": [f"{d.name} {d.description}" for d in devices or (cpu_device(),)],
-            "n_gpu_layers": self.settings.n_gpu_layers,
+            "n_gpu_layers": self._n_gpu_layers,
             "n_threads": self.n_threads,
-            "repack": self.settings.repack,
         }
-        return PassTimer(path, widths, setup=setup, state=self._env.state, clock=self._env.clock)
+
+    def _timer(self, path: Path, widths: Sequence[int], devices: tuple[Device, ...]) -> PassTimer:
+        return PassTimer(
+            path,
+            widths,
+            setup=self._facts(devices),
+            state=self._env.state,
+            clock=self._env.clock,
+        )
 
     def _measure(self, timer: PassTimer, context: LlamaContext) -> PassTimes:
         self._env.progress("measuring what a guess costs here (once)", None)

@@ -7,6 +7,8 @@ from enum import StrEnum
 
 from spec_cli.errors import UsageError
 from spec_cli.prompt import check_text
+from spec_cli.spec.acceptance import Accept
+from spec_cli.spec.exactness import Exact
 from spec_cli.spec.sampling import SamplingSettings
 
 ALL_LAYERS = -1
@@ -39,7 +41,7 @@ class SessionSettings:
     n_gpu_layers: int | None = None
     device: str | None = None
     draft_device: str | None = None
-    repack: bool = True  # weights rearranged for faster CPU kernels
+    exact: Exact = Exact.AUTO
 
     def __post_init__(self) -> None:
         _require("--draft-tokens", self.draft_tokens, 1, 63)
@@ -60,6 +62,7 @@ class GenerationSettings:
 
     seed: int
     sampling: SamplingSettings = field(default_factory=SamplingSettings)
+    accept: Accept = Accept.COUPLED
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()
 

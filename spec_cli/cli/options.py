@@ -8,6 +8,8 @@ import typer
 
 from spec_cli.errors import UsageError
 from spec_cli.settings import DrafterKind
+from spec_cli.spec.acceptance import Accept
+from spec_cli.spec.exactness import Exact
 
 _MODEL, _DRAFTING = "Models", "Drafting"
 _PROMPT, _SAMPLING, _OUTPUT, _MACHINE = "Prompt", "Sampling", "Output", "Machine"
@@ -101,6 +103,24 @@ DraftTokens = Annotated[
         metavar="N|auto",
         help="Tokens to draft in a round. `auto` drafts as many as pays, or none.",
         show_default="the pair's, or auto",
+        rich_help_panel=_DRAFTING,
+    ),
+]
+AcceptRule = Annotated[
+    Accept,
+    typer.Option(
+        "--accept",
+        help="How drafts are accepted. `coupled` keeps the seed's text; `rejection` and `block` "
+        "keep its distribution only.",
+        rich_help_panel=_DRAFTING,
+    ),
+]
+ExactMode = Annotated[
+    Exact,
+    typer.Option(
+        "--exact",
+        help="Give drafted and plain text the same bits: `auto` where it costs under 3 % of the "
+        "speed, `on` always, `off` never.",
         rich_help_panel=_DRAFTING,
     ),
 ]

@@ -13,6 +13,7 @@ from spec_cli.prompt import compose_prompt, read_template
 from spec_cli.registry import load_registry
 from spec_cli.render.choose import RenderOptions
 from spec_cli.settings import ALL_LAYERS, DrafterKind, GenerationSettings, SessionSettings
+from spec_cli.spec.acceptance import Accept
 from spec_cli.spec.sampling import SamplingSettings
 from spec_cli.terminal import detect
 
@@ -32,6 +33,8 @@ def run(
     drafter: opt.Drafter = _SESSION.drafter,
     no_draft: opt.NoDraft = False,
     draft_tokens: opt.DraftTokens = None,
+    accept: opt.AcceptRule = Accept.COUPLED,
+    exact: opt.ExactMode = _SESSION.exact,
     temp: opt.Temp = _SAMPLING.temp,
     top_k: opt.TopK = _SAMPLING.top_k,
     top_p: opt.TopP = _SAMPLING.top_p,
@@ -79,6 +82,7 @@ def run(
             presence_penalty=presence_penalty,
             frequency_penalty=frequency_penalty,
         ),
+        accept=accept,
         max_tokens=max_tokens,
         stop=tuple(stop or ()),
     )
@@ -100,6 +104,7 @@ def run(
         n_gpu_layers=opt.count("--gpu-layers", gpu_layers, auto=None, all_=ALL_LAYERS),
         device=device,
         draft_device=draft_device,
+        exact=exact,
     )
     files = fetch_pair(pair, terminal, offline=offline, quiet=quiet)
     render = RenderOptions(quiet, json, jsonl, show_origin, no_tui)

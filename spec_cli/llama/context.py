@@ -14,18 +14,27 @@ from spec_cli.llama.library import library
 from spec_cli.llama.model import LlamaModel
 from spec_cli.spec.interfaces import Logits
 
+KV_TYPES = {"f32": 0, "f16": 1, "q8_0": 8, "bf16": 30}  # enum ggml_type, ggml.h
+
 _SEQUENCE = 0
 _ABORTED = 2  # llama_decode, llama.h
 
 
 @dataclass(frozen=True, slots=True)
 class ContextSettings:
-    """Size and threads of a context, in tokens: `n_batch` at most per pass, `n_rows` of logits."""
+    """Size and threads of a context, in tokens: `n_batch` at most per pass, `n_rows` of logits.
+
+    `k_type` and `v_type` are the types of the KV cache, keys of `KV_TYPES`. More than one sequence
+    is for `repeat` only.
+    """
 
     n_ctx: int
     n_threads: int
     n_batch: int = 512
     n_rows: int = 64
+    k_type: str = "f16"
+    v_type: str = "f16"
+    n_sequences: int = 1
 
 
 class LlamaContext:
@@ -55,9 +64,12 @@ class LlamaContext:
         params = api.llama_context_default_params()
         params.n_ctx = settings.n_ctx
         params.n_batch = params.n_ubatch = settings.n_batch
-        params.n_outputs_max = params.n_outputs_max_per_seq = settings.n_rows
+        params.n_outputs_max_per_seq = settings.n_rows
+        params.n_outputs_max = max(settings.n_rows, settings.n_sequences)
         params.n_threads = params.n_threads_batch = settings.n_threads
         params.flash_attn_type = api.LLAMA_FLASH_ATTN_TYPE_ENABLED
+        params.type_k, params.type_v = KV_TYPES[settings.k_type], KV_TYPES[settings.v_type]
+        params.n_seq_max, params.kv_unified = settings.n_sequences, True
         params.no_perf = True
         params.abort_callback = self._abort
         library().log.take_errors()
@@ -125,6 +137,21 @@ class LlamaContext:
         if n_past < self._n_past:
             self._forget_from(n_past)
             self._n_past = n_past
+
+    def repeat(self, n: int) -> None:
+        """Fill the KV cache with `n` copies of what it holds, in a moment.
+
+        Attention then runs over a context as long as that, though the copies stand at the
+        positions of the original: good for measuring, not for text. `rollback` leaves the copies
+        of positions it keeps. Needs `n_sequences` above `n`. Raises ResourceError.
+        """
+        size = self._api.llama_state_seq_get_size(self.handle, _SEQUENCE)
+        state = (ctypes.c_uint8 * size)()
+        size = self._api.llama_state_seq_get_data(self.handle, state, size, _SEQUENCE)
+        for copy in range(1, n + 1):
+            if not self._api.llama_state_seq_set_data(self.handle, state, size, copy):
+                raise ResourceError("the KV cache of this model cannot be copied")
+            self._api.llama_memory_seq_cp(self._memory, copy, _SEQUENCE, -1, -1)
 
     def _recover(self) -> None:
         """After a failed pass: forget what it left, or all where a tail cannot be dropped."""

@@ -19,6 +19,8 @@ from spec_cli.errors import SpecError
 # step time on a busy one (p95 174 -> 52 ms measured). It has to be set before the library loads.
 _SPIN_COUNT = "1000"
 
+_TILED = "GGML_CPU_TILED_MM"  # read once, at the first matrix product (ggml-cpu/tiled)
+
 _LEVELS = {1: logging.DEBUG, 2: logging.INFO, 3: logging.WARNING, 4: logging.ERROR}  # ggml.h
 
 
@@ -58,6 +60,10 @@ class Library:
         self._log_callback = api.llama_log_callback(self.log.write)
         api.llama_log_set(self._log_callback, ctypes.c_void_p(0))
         api.llama_backend_init()
+
+    def disable_tiled(self) -> None:
+        """Use no tiled CPU products in this process. To be called before the first pass."""
+        os.environ[_TILED] = "0"
 
     @property
     def version(self) -> str:

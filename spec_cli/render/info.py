@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from spec_cli.spec.exactness import Exact, ExactnessPlan
+
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
@@ -24,7 +26,9 @@ class RunInfo:
     """What runs, where, and with which settings.
 
     `drafting_off` says why nothing is drafted from the start, with the numbers; None when
-    something is, or when plain decoding was asked for. `n_prompt` counts tokens.
+    something is, or when plain decoding was asked for. `n_prompt` counts tokens. `accept` is the
+    acceptance rule, "greedy" at temperature 0; `plan` the widths of the target's passes, `exact`
+    what was asked for.
     """
 
     target: ModelInfo
@@ -32,6 +36,9 @@ class RunInfo:
     drafter: str  # "model", "ngram" or "none"
     draft_tokens: int | Literal["auto"]
     drafting_off: str | None
+    accept: str
+    exact: Exact
+    plan: ExactnessPlan
     seed: int
     sampling: Mapping[str, object]
     n_prompt: int

@@ -94,6 +94,7 @@ def facts_object(info: RunInfo) -> Object:
         },
         "drafter": info.drafter,
         "draft_tokens": info.draft_tokens,
+        "accept": info.accept,
         "seed": info.seed,
         "sampling": dict(info.sampling),
         "load_ms": 1000 * info.load_s,
@@ -125,10 +126,25 @@ def result_object(info: RunInfo, finished: Finished, drafting_off: str | None) -
         "speculative": _speculative(stats),
         "speedup": {"ratio": speedup.ratio, "basis": basis} if speedup else None,
         "drafting_off": drafting_off,
+        "exactness": _exactness(info, stats),
         "ttft_ms": _ms(stats.ttft_s),
         "draft_ms": _ms(stats.draft_s),
         "verify_ms": _ms(stats.verify_s),
         "host_ms": _ms(stats.host_s),
+    }
+
+
+def _exactness(info: RunInfo, stats: RunStats) -> Object:
+    plan = info.plan
+    return {
+        "asked": info.exact,
+        "mode": "bit-exact" if plan.is_exact else "fast",
+        "widths": plan.widths,
+        "plain_step_width": plan.padded(1),
+        "kernels": asdict(plan.kernels),
+        "price": plan.price,
+        "max_logit_difference": plan.max_difference,
+        "near_ties": None if plan.is_exact else stats.n_near_ties,
     }
 
 

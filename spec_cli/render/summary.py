@@ -1,4 +1,4 @@
-"""What a run did, in three lines on standard error."""
+"""What a run did, in four lines on standard error."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ class Summary(Renderer):
 
 
 def summary_lines(info: RunInfo, finished: Finished, drafting_off: str | None) -> list[str]:
-    """Speed, drafting (where there was any, or a reason why not) and the run's other facts."""
+    """Speed, drafting (where there was any, or a reason why not), the text and the run."""
     stats = finished.stats
     lines = [f"speed  {_speed(finished)}"]
     if draft := "; ".join(_draft(info, stats, drafting_off)):
         lines.append(f"draft  {draft}")
-    return [*lines, f"run    {_run(info, stats)}"]
+    return [*lines, f"text   {_text(info, stats)}", f"run    {_run(info, stats)}"]
 
 
 def _speed(finished: Finished) -> str:
@@ -84,11 +84,16 @@ def _draft(info: RunInfo, stats: RunStats, drafting_off: str | None) -> Iterator
         yield f"off: {drafting_off}"
 
 
+def _text(info: RunInfo, stats: RunStats) -> str:
+    """What drafting can have changed, and by which rule."""
+    rule = info.accept if info.accept == "greedy" else f"{info.accept}, seed {info.seed}"
+    return f"{info.plan.describe(stats.n_near_ties)}; {rule}"
+
+
 def _run(info: RunInfo, stats: RunStats) -> str:
     prompt = f"prompt {info.n_prompt} tokens {seconds(stats.prefill_s)}"
     times = f"first token {seconds(stats.ttft_s)}, load {seconds(info.load_s)}"
-    chosen = f"seed {info.seed}" if info.sampling["temp"] else "greedy"
-    return f"{prompt}, {times}, {chosen}"
+    return f"{prompt}, {times}"
 
 
 def _legend() -> str:

@@ -17,7 +17,7 @@ import numpy as np
 
 from spec_cli.spec.interfaces import LanguageModel
 
-TARGET_WIDTHS = (1, 2, 3, 4, 5, 6, 8, 12, 16)
+TARGET_WIDTHS = (1, 2, 3, 4, 6, 8, 12, 16)
 DRAFT_WIDTHS = (1, 2)
 
 

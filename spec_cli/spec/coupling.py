@@ -13,18 +13,23 @@ decoding", arXiv 2408.07978.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from spec_cli.spec.interfaces import Ids, Logits, Weights
-from spec_cli.spec.sampling import SamplingSettings, candidates, penalised
+from spec_cli.spec.sampling import Candidates, SamplingSettings, candidates, penalised, top_k
 
 _GOLDEN = 0x9E3779B97F4A7C15
 _MIX_1 = 0xBF58476D1CE4E5B9
 _MIX_2 = 0x94D049BB133111EB
 _MASK = 0xFFFFFFFFFFFFFFFF
+_MANY = 4096
+_N_LIKELIEST=128
+_BLOCK=2**14
 
 
 class Chooser(Protocol):
@@ -67,16 +72,30 @@ class CoupledChooser:
 
     def choose(self, logits: Logits, position: int, history: Sequence[int]) -> int:
         """The token at `position`: arg max of log weight + noise over the candidates."""
-        ids, scores = self._scores(logits, position, history)
-        return int(ids[np.argmax(scores)])
+        found = candidates(logits, history, self._settings)
+        if found.ids.size > _MANY:
+            found = self._contenders(found, position)
+        return int(found.ids[np.argmax(self._scores(found, position))])
 
     def margin(self, logits: Logits, position: int, history: Sequence[int]) -> float:
         """The distance of the two best scores times the temperature: so many logits."""
-        return _top_two_distance(self._scores(logits, position, history)[1]) * self._settings.temp
-
-    def _scores(self, logits: Logits, position: int, history: Sequence[int]) -> tuple[Ids, Weights]:
         found = candidates(logits, history, self._settings)
-        return found.ids, found.log_weights + gumbel(self._seed, position, found.ids)
+        return _top_two_distance(self._scores(found, position)) * self._settings.temp
+
+    def _scores(self, found: Candidates, position: int) -> Weights:
+        return found.log_weights + gumbel(self._seed, position, found.ids)
+
+    def _contenders(self, found: Candidates, position: int) -> Candidates:
+        """Those of `found` that can win: the likeliest, and of the others those with much noise.
+
+        No other has a larger log weight than the least of the likeliest, so each needs the noise
+        that takes it from there to their best score. About n / _N_LIKELIEST of n have it.
+        """
+        likely = top_k(found.logits, _N_LIKELIEST)
+        likeliest = found.take(likely)
+        needed = self._scores(likeliest, position).max() - likeliest.log_weights.min()
+        lucky = _noisy(float(needed), self._seed, position, found.ids)
+        return found.take(np.union1d(likely, lucky))
 
 
 def make_chooser(settings: SamplingSettings, seed: int) -> Chooser:
@@ -95,12 +114,30 @@ def uniform(seed: int, position: int, ids: Ids) -> Weights:
     Token x gets output x of a SplitMix64 stream (Steele, Lea, Flood 2014) whose state is a hash
     of (seed, position). 52 bits plus a half: neither end can be reached.
     """
+    return ((_words(seed, position, ids) >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
+
+
+def _noisy(noise: float, seed: int, position: int, ids: Ids) -> Ids:
+    """The indices of `ids` with Gumbel noise of `noise` or more, and hardly any other."""
+    p = -math.expm1(-math.exp(1e-9 - noise))
+    least = np.uint64(max(0, 2**64 - math.ceil(p * 2.0**64) - 2**11))
+    found = [
+        start + np.flatnonzero(_words(seed, position, ids[start : start + _BLOCK]) >= least)
+        for start in range(0, ids.size, _BLOCK)
+    ]
+    return np.concatenate(found)
+
+
+def _words(seed: int, position: int, ids: Ids) -> npt.NDArray[np.uint64]:
     state = _mix(_mix(seed & _MASK) + position * _GOLDEN)
-    z = np.uint64(state) + (ids.astype(np.uint64) + np.uint64(1)) * np.uint64(_GOLDEN)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(_MIX_1)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(_MIX_2)
+    z = ids.astype(np.uint64) * np.uint64(_GOLDEN)
+    z += np.uint64((state + _GOLDEN) & _MASK)
+    z ^= z >> np.uint64(30)
+    z *= np.uint64(_MIX_1)
+    z ^= z >> np.uint64(27)
+    z *= np.uint64(_MIX_2)
     z ^= z >> np.uint64(31)
-    return ((z >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
+    return z
 
 
 def _top_two_distance(values: Logits | Weights) -> float:

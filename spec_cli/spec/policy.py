@@ -55,8 +55,9 @@ class CostAware:
     right guess the next try follows at once.
     """
 
-    def __init__(self, costs: CostTable) -> None:
+    def __init__(self, costs: CostTable, k_max: int = K_MAX) -> None:
         self._costs = costs
+        self._k_max = k_max
         self._accepted = _PRIOR_ACCEPTED
         self._judged = _PRIOR_JUDGED
         self._pause = _FIRST_PAUSE
@@ -74,7 +75,7 @@ class CostAware:
         if room < 1:
             self._is_try = False
             return 0
-        k, speedup = self._costs.best(self.acceptance, min(room, K_MAX))
+        k, speedup = self._costs.best(self.acceptance, min(room, self._k_max))
         self._is_try = speedup <= 1 and self._n_plain >= self._pause
         self.idle_reason = None if speedup > 1 else _idle_reason(k, speedup, self.acceptance)
         if speedup > 1:

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spec_cli.errors import UsageError
+from spec_cli.errors import ModelError, UsageError
 from spec_cli.spec.interfaces import Distribution, Ids, Logits, Weights
 
-_SPANS = (8.0, 16.0, 32.0)  # nats below the maximum in which candidates are looked for first
+_N_GROUPS = 4096
+_FLOORS = (1e-2, 1e-4, 1e-6, 0.0)  # weights above which the nucleus is looked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,31 +64,62 @@ class SamplingSettings:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The tokens that survive the filters: `ids` ascending, and their log weights.
+    """The tokens that may be chosen: `ids` ascending and their logits, both of shape [n].
 
-    Both have shape [n]; the distribution is softmax(log_weights), temperature applied.
+    Their distribution is softmax(log_weights). The logits may be a view of the model's own row.
     """
 
     ids: Ids
-    log_weights: Weights
+    logits: Logits
+    temp: float
+
+    def take(self, indices: Ids) -> Candidates:
+        """Some of the candidates."""
+        return Candidates(self.ids[indices], self.logits[indices], self.temp)
+
+    @property
+    def log_weights(self) -> Weights:
+        """Log weights [n], temperature applied; that of the likeliest is 0."""
+        values = self.logits.astype(np.float64)
+        with np.errstate(over="ignore"):  # a tiny temperature leaves the maximum alone, at 0
+            return (values - values.max()) / self.temp
 
     def distribution(self) -> Distribution:
         """softmax(log_weights); tokens whose probability is 0 in double precision are left out."""
-        weights = np.exp(self.log_weights - self.log_weights.max())
+        weights = np.exp(self.log_weights)
         kept = weights > 0
         weights = weights[kept]
         return Distribution(self.ids[kept], weights / weights.sum())
 
 
 def candidates(logits: Logits, history: Sequence[int], settings: SamplingSettings) -> Candidates:
-    """The processed distribution after `history`; needs a temperature above 0."""
+    """The tokens that survive the filters after `history`; needs a temperature above 0.
+
+    Raises ModelError when the largest logit is not a number, or no token is allowed.
+    """
     row = penalised(logits, history, settings)
-    ids = top_k(row, settings.top_k)
-    ids = top_p(row, ids, settings.top_p)
-    ids = min_p(row, ids, settings.min_p)
-    values = row[ids].astype(np.float64)
-    with np.errstate(over="ignore"):  # a tiny temperature leaves the maximum alone, at 0
-        return Candidates(ids, (values - values.max()) / settings.temp)
+    if 0 < settings.top_k < row.size:
+        ids = top_k(row, settings.top_k)
+        values = row[ids]
+    else:
+        ids, values = np.arange(row.size), row
+    require_finite(values.max())
+    if settings.top_p < 1:
+        kept = top_p(values, settings.top_p)
+        ids, values = ids[kept], values[kept]
+    if settings.min_p > 0:
+        kept = min_p(values, settings.min_p)
+        ids, values = ids[kept], values[kept]
+    return Candidates(ids, values, settings.temp)
+
+
+def require_finite(maximum: np.float32) -> None:
+    """Raises ModelError when the largest logit of a row is NaN or infinite: nothing to choose."""
+    if not math.isfinite(maximum):
+        raise ModelError(
+            f"the model's logits cannot be used: the largest of them is {maximum}",
+            hint="try `--gpu-layers 0`, or another quantisation of the model",
+        )
 
 
 def penalised(logits: Logits, history: Sequence[int], settings: SamplingSettings) -> Logits:
@@ -110,50 +142,61 @@ def penalised(logits: Logits, history: Sequence[int], settings: SamplingSettings
 
 
 def top_k(row: Logits, k: int) -> Ids:
-    """The ids of the `k` largest logits, ascending; of equal logits the lower id stays."""
-    if k == 0 or k >= row.size:
-        return np.arange(row.size)
-    ids = _near_maximum(row, k)
+    """The indices of the `k` largest of `row`, ascending; NaN counts as the largest.
+
+    Of equal ones the first stay. The k largest maxima of groups are k different elements, so only
+    groups whose maximum is at least the least of those can hold one of the k largest.
+    """
+    maxima = _group_maxima(row)
+    least = np.partition(maxima, -k)[-k] if k <= maxima.size else -np.inf
+    groups = np.flatnonzero(~(maxima < least))
+    ids = (np.arange(0, row.size, _N_GROUPS)[:, np.newaxis] + groups).ravel()
+    ids = ids[ids < row.size]
     values = row[ids]
-    kth = np.partition(values, ids.size - k)[ids.size - k]
-    above = ids[values > kth]
-    equal = ids[values == kth][: k - above.size]
-    return np.sort(np.concatenate((above, equal)))
+    return ids[_first_largest(values, k, np.partition(values, -k)[-k])]
 
 
-def top_p(row: Logits, ids: Ids, p: float) -> Ids:
-    """The smallest set of the likeliest `ids` with probability `p` or more, ascending."""
-    if p >= 1:
-        return ids
-    values = row[ids].astype(np.float64)
-    weights = np.exp(values - values.max())
+def top_p(logits: Logits, p: float) -> Ids:
+    """The indices of the fewest largest logits with probability `p` or more, ascending.
+
+    The sums are in double precision; of equal logits the first stay.
+    """
+    weights = logits.astype(np.float64)
+    weights -= weights.max()
+    np.exp(weights, out=weights)
     mass = p * weights.sum()
-    # Only the head has to be sorted; it holds the nucleus unless the row is nearly flat.
-    head = np.flatnonzero(weights >= math.exp(-_SPANS[0]))
-    if weights[head].sum() < mass:
-        head = np.arange(ids.size)
-    order = head[np.argsort(-values[head], kind="stable")]
-    n_keep = int(np.searchsorted(np.cumsum(weights[order]), mass)) + 1
-    return np.sort(ids[order[:n_keep]])
+    for floor in _FLOORS:
+        falling = np.sort(weights[weights >= floor])[::-1]
+        totals = np.cumsum(falling)
+        if totals[-1] >= mass:
+            break
+    n = min(int(np.searchsorted(totals, mass)) + 1, falling.size)
+    return _first_largest(weights, n, falling[n - 1])
 
 
-def min_p(row: Logits, ids: Ids, p: float) -> Ids:
-    """The `ids` at least `p` times as likely as the likeliest."""
-    if p <= 0:
-        return ids
-    values = row[ids].astype(np.float64)
-    kept: Ids = ids[values >= values.max() + math.log(p)]
+def min_p(logits: Logits, p: float) -> Ids:
+    """The indices of the logits at least `p` times as likely as the largest, ascending."""
+    return np.flatnonzero(logits >= np.float64(logits.max()) + math.log(p))
+
+
+def _group_maxima(row: Logits) -> Logits:
+    """The largest logit among the ids equal modulo _N_GROUPS, for each; -inf where there are none.
+
+    One fast pass: whole stretches of the row are compared elementwise.
+    """
+    n = row.size - row.size % _N_GROUPS
+    maxima = row[:n].reshape(-1, _N_GROUPS).max(axis=0, initial=-np.inf)
+    np.maximum(maxima[: row.size - n], row[n:], out=maxima[: row.size - n])
+    return maxima
+
+
+def _first_largest(values: Logits | Weights, n: int, nth: np.floating) -> Ids:
+    """The indices of the `n` largest, ascending, given the n-th; of equal ones the first stay."""
+    kept = np.flatnonzero(~(values < nth))
+    if kept.size > n:
+        equal = np.flatnonzero(values[kept] == nth)
+        kept = np.delete(kept, equal[n - kept.size :])
     return kept
-
-
-def _near_maximum(row: Logits, n: int) -> Ids:
-    """The ids within the fewest nats of the maximum that hold `n` of them, ascending."""
-    maximum = row.max()
-    for span in _SPANS:
-        ids = np.flatnonzero(row >= maximum - np.float32(span))
-        if ids.size >= n:
-            return ids
-    return np.arange(row.size)
 
 
 def _require(flag: str, value: float, holds: bool, wanted: str) -> None:

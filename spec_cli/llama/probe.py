@@ -1,0 +1,187 @@
+"""The width probe: do the logits of a row depend on how many rows are in the pass, here?
+
+`Prober.compare_kv` finds in a few passes whether another KV cache makes the answer no, and what it
+costs; `Prober.probe` tries every width.
+
+The same tokens are evaluated at every width, at a short and at a long context, and the rows are
+compared bit for bit. The widest pass of a class is also tried one token later, so that each row
+meets the next index and other neighbours. The times of the passes are kept, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+
+from spec_cli.llama.context import ContextSettings, LlamaContext
+from spec_cli.llama.model import LlamaModel
+from spec_cli.spec.costs import PassTimes
+from spec_cli.spec.exactness import (
+    Kernels,
+    Rows,
+    WidthProbe,
+    Widths,
+    agree,
+    classes_of,
+    largest_difference,
+)
+from spec_cli.spec.interfaces import Logits
+
+_N_PREFIX = 32
+_N_COPIES = 32  # with the prefix, a context of 1056 tokens: past the cells that kernels split at
+_N_SINGLE = 2  # steps of width 1: the second attends to what the first one wrote
+_N_SEVERAL = 8  # rows that stand for "several" where KV types are compared
+_MAX_ROUNDS = 5  # of that comparison
+
+
+@dataclass(frozen=True, slots=True)
+class _Sweep:
+    """The same tokens after the same context, at every width."""
+
+    rows: Rows
+    times: PassTimes
+
+
+@dataclass(frozen=True, slots=True)
+class KvComparison:
+    """What a KV cache of other types does at a long context.
+
+    `agrees`: one row and several rows give equal bits. `slowdown` is the share of the speed that
+    it costs: the worse of one row and of several.
+    """
+
+    agrees: bool
+    slowdown: float
+
+
+class Prober:
+    """Probes one loaded model. `kernels` always say how it was loaded, besides the KV types.
+
+    Raises ResourceError when memory is short, and Cancelled.
+    """
+
+    def __init__(
+        self,
+        model: LlamaModel,
+        widths: Sequence[int],
+        *,
+        n_threads: int,
+        clock: Callable[[], float],
+        cancelled: Callable[[], bool],
+    ) -> None:
+        """`widths` are ascending from 1."""
+        self._model = model
+        self._widths = widths
+        self._n_threads = n_threads
+        self._clock = clock
+        self._cancelled = cancelled
+        tokens = _tokens(model.n_vocab, _N_PREFIX + widths[-1] + 1)
+        self._prefix, self._tail = tokens[:_N_PREFIX], tokens[_N_PREFIX:]
+
+    def compare_kv(self, kernels: Kernels, default: Kernels, *, affordable: float) -> KvComparison:
+        """Compare `kernels` with `default`, in turns, so that noise meets both alike.
+
+        Where they seem to cost more than `affordable`, a share, they are measured again, a few
+        times: the shortest times count.
+        """
+        widths = (1, max(width for width in self._widths if width <= _N_SEVERAL))
+        best = np.full((2, len(widths)), np.inf)
+        with self._context(kernels) as ours, self._context(default) as theirs:
+            ours.repeat(_N_COPIES)
+            theirs.repeat(_N_COPIES)
+            for _ in range(_MAX_ROUNDS):
+                sweeps = [self._sweep(context, widths) for context in (ours, theirs)]
+                best = np.minimum(best, [sweep.times.seconds for sweep in sweeps])
+                slowdown = max(0.0, float((best[0] / best[1]).max()) - 1)
+                if slowdown <= affordable:
+                    break
+        return KvComparison(len(classes_of(sweeps[0].rows)) == 1, slowdown)
+
+    def probe(self, kernels: Kernels, *, slowdown: float = 0.0) -> WidthProbe:
+        """Try every width, in about two passes of each; `slowdown` is passed on."""
+        if not self._model.can_roll_back:
+            return self._probe_plain(kernels)
+        with self._context(kernels) as context:
+            short = self._sweep(context, self._widths)
+            classes = [self._invariant(context, c) for c in classes_of(short.rows)]
+            context.repeat(_N_COPIES)
+            long = self._sweep(context, self._widths)
+            classes = [
+                self._invariant(context, c)
+                for members in classes
+                for c in classes_of({width: long.rows[width] for width in members})
+            ]
+        difference = max(largest_difference(short.rows), largest_difference(long.rows))
+        return WidthProbe(
+            kernels, short.times, long.times, tuple(filter(None, classes)), difference, slowdown
+        )
+
+    def _probe_plain(self, kernels: Kernels) -> WidthProbe:
+        """A model whose memory cannot drop a tail is decoded by passes of one row, and no other."""
+        with self._context(kernels) as context:
+            started = self._clock()
+            context.eval(self._tail[:1])
+            times = PassTimes((1,), (self._clock() - started,))
+        return WidthProbe(kernels, times, times, ((1,),), 0.0)
+
+    def _context(self, kernels: Kernels) -> LlamaContext:
+        """A context that holds the prefix, with room for its copies and the widest pass."""
+        settings = ContextSettings(
+            n_ctx=_N_PREFIX * (_N_COPIES + 1) + len(self._tail),
+            n_threads=self._n_threads,
+            n_batch=max(_N_PREFIX, self._widths[-1]),
+            n_rows=self._widths[-1],
+            k_type=kernels.k_type,
+            v_type=kernels.v_type,
+            n_sequences=_N_COPIES + 1,
+        )
+        context = LlamaContext(self._model, settings, cancelled=self._cancelled)
+        context.eval(self._prefix, n_rows=0)
+        return context
+
+    def _sweep(self, context: LlamaContext, widths: Sequence[int]) -> _Sweep:
+        """One pass of each width; of width 1 two, one after the other, timed by the faster."""
+        rows: dict[int, Logits] = {}
+        seconds = []
+        for width in widths:
+            steps = [self._tail[i : i + 1] for i in range(_N_SINGLE)]
+            passes = steps if width == 1 else [self._tail[:width]]
+            timed = []
+            with _kept(context):
+                for tokens in passes:
+                    started = self._clock()
+                    evaluated = context.eval(tokens)
+                    timed.append((self._clock() - started, evaluated.copy()))
+            rows[width] = np.concatenate([found for _, found in timed])
+            seconds.append(min(elapsed for elapsed, _ in timed))
+        return _Sweep(rows, PassTimes(tuple(widths), tuple(seconds)))
+
+    def _invariant(self, context: LlamaContext, members: Widths) -> Widths:
+        """`members` up to the widest whose rows do not depend on their index and neighbours."""
+        for n in range(len(members), 0, -1):
+            width = members[n - 1]
+            if width == 1:
+                return members[:1]
+            with _kept(context):
+                rows = context.eval(self._tail[:width]).copy()
+                context.rollback(context.n_past - width + 1)
+                one_later = context.eval(self._tail[1 : width + 1])
+                if agree(rows[1:], one_later[:-1]):
+                    return members[:n]
+        return ()
+
+
+@contextmanager
+def _kept(context: LlamaContext) -> Iterator[None]:
+    """Drop what is evaluated inside."""
+    n_past = context.n_past
+    yield
+    context.rollback(n_past)
+
+
+def _tokens(n_vocab: int, n: int) -> list[int]:
+    """`n` token ids from all over the vocabulary, always the same."""
+    return [(7919 * i + 1009) % n_vocab for i in range(n)]

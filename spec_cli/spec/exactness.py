@@ -1,0 +1,231 @@
+"""Which widths of a target pass give bitwise equal logits, and what using only those costs.
+
+A kernel may sum in another order when a pass has another width, so the logits of a row can depend
+on how many rows were evaluated beside it. Widths that do not differ in this way form a *class*.
+If every target pass has a width of one class, padded with throw-away rows where it has fewer,
+then the logits at a position are a function of the tokens before it alone: plain and speculative
+decoding see the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import combinations
+
+import numpy as np
+
+from spec_cli.spec.costs import PassTimes
+from spec_cli.spec.interfaces import Logits
+
+MAX_AUTO_PRICE = 0.03  # share of the speed that `auto` gives for bitwise equality
+_ACCEPTANCE = 0.8  # at which the price of a class is stated
+
+Widths = tuple[int, ...]
+Rows = Mapping[int, Logits]
+"""By width: the logits of the first rows after one and the same context, shape [n, n_vocab]."""
+
+
+class Exact(StrEnum):
+    """Whether target passes keep to one class of widths.
+
+    `auto`: where it costs less than `MAX_AUTO_PRICE`; `on`: always, at the lowest price there
+    is; `off`: never.
+    """
+
+    AUTO = "auto"
+    ON = "on"
+    OFF = "off"
+
+
+@dataclass(frozen=True, slots=True)
+class Kernels:
+    """The settings that decide which kernels evaluate the target."""
+
+    k_type: str = "f16"
+    v_type: str = "f16"
+    repack: bool = True  # weights rearranged for faster CPU kernels (use_extra_bufts)
+    tiled: bool = True  # llama.cpp's tiled CPU matrix product (GGML_CPU_TILED_MM)
+
+
+DEFAULT_KERNELS = Kernels()
+
+
+@dataclass(frozen=True, slots=True)
+class WidthProbe:
+    """What was measured with some kernels: at a short and at a long context.
+
+    `classes` are widths, ascending, whose rows were bitwise equal at both, whatever their index
+    and their neighbours; `max_difference` is the largest difference of two logits between widths.
+    `slowdown` is the share of the speed that these kernels cost against the default ones.
+    """
+
+    kernels: Kernels
+    short: PassTimes
+    long: PassTimes
+    classes: tuple[Widths, ...]
+    max_difference: float
+    slowdown: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ExactnessPlan:
+    """The widths that target passes may have; None: any, the logits may depend on it.
+
+    `price` is the share of the speed that it costs, at the worst of a plain step and a verified
+    draft. `times` are those of the kernels, unpadded.
+    """
+
+    kernels: Kernels
+    widths: Widths | None
+    price: float
+    max_difference: float
+    times: PassTimes
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether equal tokens get equal logits in every pass."""
+        return self.widths is not None
+
+    @property
+    def max_width(self) -> int | None:
+        """The widest pass allowed; None: there is no limit."""
+        return self.widths[-1] if self.widths else None
+
+    @property
+    def pads_plain_steps(self) -> bool:
+        """Whether a plain step needs throw-away rows."""
+        return self.padded(1) > 1
+
+    def padded(self, width: int) -> int:
+        """The width of the pass that evaluates `width` rows."""
+        return padded(self.widths, width) if self.widths else width
+
+    def padded_times(self) -> PassTimes:
+        """Seconds by the number of rows wanted, for every number that is allowed."""
+        if not self.widths:
+            return self.times
+        wanted = tuple(range(1, self.widths[-1] + 1))
+        return PassTimes(wanted, tuple(self.times(self.padded(n)) for n in wanted))
+
+    def describe(self, n_near_ties: int | None = None) -> str:
+        """The plan in words, with the near-ties of a run where they were counted."""
+        if self.widths is None:
+            ties = "" if n_near_ties is None else f", {_count(n_near_ties, 'near-tie')}"
+            return f"fast: kernels differ by width{ties}"
+        kernels = "".join(f", {change}" for change in _changes(self.kernels))
+        padding = ", plain steps padded" if self.pads_plain_steps else ""
+        return f"bit-exact: {_span(self.widths)}{padding}{kernels}"
+
+
+def padded(widths: Widths, width: int) -> int:
+    """The smallest of `widths` that holds `width` rows. Raises ValueError when there is none."""
+    return min(w for w in widths if w >= width)
+
+
+def classes_of(rows: Rows) -> list[Widths]:
+    """The widths whose rows agree bit for bit, widest class first.
+
+    Narrower passes show fewer rows, so agreement is not transitive: a width joins the first
+    class all of whose members it agrees with.
+    """
+    classes: list[list[int]] = []
+    for width in sorted(rows, reverse=True):
+        for members in classes:
+            if all(agree(rows[width], rows[member]) for member in members):
+                members.append(width)
+                break
+        else:
+            classes.append([width])
+    return [tuple(reversed(members)) for members in classes]
+
+
+def agree(a: Logits, b: Logits) -> bool:
+    """Whether the rows that both have are the same bits."""
+    n = min(len(a), len(b))
+    return np.array_equal(_bits(a[:n]), _bits(b[:n]))
+
+
+def largest_difference(rows: Rows) -> float:
+    """The largest difference of two logits of one row between any two widths."""
+    return max((_difference(a, b) for a, b in combinations(rows.values(), 2)), default=0.0)
+
+
+def price(widths: Widths, times: PassTimes) -> float:
+    """The share of the speed lost by passes of `widths` only, where `times` has more.
+
+    The worse of a plain step, and of verifying the best draft length for a drafter that costs
+    nothing and is right with probability 0.8. Who really drafts plays no part, so that plain and
+    speculative runs come to the same plan.
+    """
+    plain = times(padded(widths, 1)) / times(1)
+    verified = _best_rate(times, times.widths) / _best_rate(times, widths)
+    return max(plain, verified) - 1
+
+
+def cheapest(probes: Sequence[WidthProbe]) -> ExactnessPlan:
+    """The plan with the lowest price among all classes of all `probes`."""
+    plans = [_plan(probe, widths) for probe in probes for widths in probe.classes]
+    return min(plans, key=lambda plan: plan.price)
+
+
+def slowdown(probe: WidthProbe, default: WidthProbe) -> float:
+    """The share of the speed that the kernels of `probe` cost, padding apart."""
+    return max(
+        0.0,
+        *(ours(1) / theirs(1) - 1 for ours, theirs in _both(probe, default)),
+        *(_best_rate(t, t.widths) / _best_rate(o, o.widths) - 1 for o, t in _both(probe, default)),
+    )
+
+
+def fast(probe: WidthProbe) -> ExactnessPlan:
+    """The plan to use whatever width is fastest."""
+    return ExactnessPlan(probe.kernels, None, 0.0, probe.max_difference, probe.short)
+
+
+def _plan(probe: WidthProbe, widths: Widths) -> ExactnessPlan:
+    padding = max(price(widths, probe.short), price(widths, probe.long))
+    total = (1 + probe.slowdown) * (1 + padding) - 1
+    return ExactnessPlan(probe.kernels, widths, total, probe.max_difference, probe.short)
+
+
+def _both(probe: WidthProbe, default: WidthProbe) -> list[tuple[PassTimes, PassTimes]]:
+    return [(probe.short, default.short), (probe.long, default.long)]
+
+
+def _best_rate(times: PassTimes, widths: Sequence[int]) -> float:
+    """Tokens a second at the best of `widths`, all rows but the first being guesses."""
+    return max(sum(_ACCEPTANCE**i for i in range(w)) / times(w) for w in widths)
+
+
+def _bits(rows: Logits) -> np.ndarray[tuple[int, ...], np.dtype[np.uint32]]:
+    return np.ascontiguousarray(rows).view(np.uint32)
+
+
+def _difference(a: Logits, b: Logits) -> float:
+    n = min(len(a), len(b))
+    with np.errstate(invalid="ignore"):  # tokens suppressed in both
+        return float(np.nanmax(np.abs(a[:n] - b[:n]), initial=0.0))
+
+
+def _changes(kernels: Kernels) -> list[str]:
+    changes = []
+    if (kernels.k_type, kernels.v_type) != (DEFAULT_KERNELS.k_type, DEFAULT_KERNELS.v_type):
+        changes.append(f"KV cache {kernels.k_type}/{kernels.v_type}")
+    if not kernels.repack:
+        changes.append("weights not repacked")
+    if not kernels.tiled:
+        changes.append("no tiled products")
+    return changes
+
+
+def _span(widths: Widths) -> str:
+    """`width 4`, `widths 1-3`, or `widths 8, 12, 16`: a span stands for all that is padded up."""
+    if len(widths) == 1:
+        return f"width {widths[0]}"
+    return f"widths {widths[0]}-{widths[-1]}"
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n} {what}" if n == 1 else f"{n} {what}s"
