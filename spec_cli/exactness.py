@@ -6,8 +6,7 @@ import json
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -29,9 +28,7 @@ from spec_cli.spec.exactness import (
 )
 from spec_cli.state import StateStore, file_identity
 
-# With these a row is summed alike beside other rows (flash attention splits long f16 caches for a
-# single row), at the speed of f16; values stay f16.
-_STEADY_KV = replace(DEFAULT_KERNELS, k_type="bf16")
+_BARE_KERNELS = replace(DEFAULT_KERNELS, repack=False, tiled=False)
 
 _KIND = "exactness-plans"
 _POLL_S = 0.05
@@ -94,7 +91,7 @@ class Planner:
             clock=self._clock,
             cancelled=self._cancelled,
         )
-        return self._keep(self._plan(prober, can_draft=model.can_roll_back))
+        return self._keep(self._plan(prober))
 
     def try_kernels(self) -> ExactnessPlan:
         """Try every way to load the target, and keep the cheapest exact plan.
@@ -102,45 +99,38 @@ class Planner:
         Stops early where the default way is affordable. Raises ResourceError or Cancelled.
         """
         probes: list[WidthProbe] = []
-        loads = [(True, True), (False, True), (False, False)]
+        loads = [DEFAULT_KERNELS, replace(DEFAULT_KERNELS, repack=False), _BARE_KERNELS]
         if self._setup.devices:
             loads = loads[:1]  # the other ways change CPU kernels
-        for i, (repack, tiled) in enumerate(loads):
+        for i, kernels in enumerate(loads):
             self._progress("trying kernels whose passes give equal bits (once)", i / len(loads))
-            found = self._trial(repack=repack, tiled=tiled)
-            default = probes[0] if probes else found[0]
-            probes += [replace(probe, slowdown=slowdown(probe, default)) for probe in found]
+            found = self._trial(kernels)
+            probes += found if not probes else [_priced(probe, probes) for probe in found]
             if cheapest(probes).price <= MAX_AUTO_PRICE:
                 break
         return self._keep(cheapest(probes))
 
-    def _plan(self, prober: Prober, *, can_draft: bool) -> ExactnessPlan:
-        kernels, extra = DEFAULT_KERNELS, 0.0
-        if self._exact is Exact.AUTO and can_draft:
-            steady = prober.compare_kv(_STEADY_KV, DEFAULT_KERNELS, affordable=MAX_AUTO_PRICE)
-            if steady.agrees and steady.slowdown <= MAX_AUTO_PRICE:
-                kernels, extra = _STEADY_KV, steady.slowdown
-        probe = prober.probe(kernels, slowdown=extra)
-        if self._exact is Exact.AUTO:
-            plan = cheapest([probe])
-            if plan.price <= MAX_AUTO_PRICE:
-                return plan
-        return fast(probe if kernels == DEFAULT_KERNELS else prober.probe(DEFAULT_KERNELS))
+    def _plan(self, prober: Prober) -> ExactnessPlan:
+        if self._exact is Exact.OFF:
+            return fast(prober.probe(DEFAULT_KERNELS))
+        probes = prober.survey(DEFAULT_KERNELS, affordable=MAX_AUTO_PRICE)
+        plan = cheapest(probes)
+        if plan.price <= MAX_AUTO_PRICE:
+            return plan
+        default = [probe for probe in probes if probe.kernels == DEFAULT_KERNELS]
+        return fast(default[0] if default else prober.probe(DEFAULT_KERNELS))
 
-    def _trial(self, *, repack: bool, tiled: bool) -> list[WidthProbe]:
-        """What another process finds, with every type of KV cache."""
+    def _trial(self, kernels: Kernels) -> list[WidthProbe]:
+        """What another process finds that loads the target as `kernels` say."""
         setup = self._setup
         order = {
             "path": str(setup.path),
             "n_threads": setup.n_threads,
             "n_gpu_layers": setup.n_gpu_layers,
             "devices": setup.devices,
-            "kernels": [
-                asdict(replace(kv, repack=repack, tiled=tiled))
-                for kv in (DEFAULT_KERNELS, _STEADY_KV)
-            ],
+            "kernels": asdict(kernels),
         }
-        environment = os.environ | ({} if tiled else {"GGML_CPU_TILED_MM": "0"})
+        environment = os.environ | ({} if kernels.tiled else {"GGML_CPU_TILED_MM": "0"})
         with subprocess.Popen(
             [sys.executable, "-m", "spec_cli.llama.trial", json.dumps(order)],
             stdin=subprocess.DEVNULL,
@@ -149,19 +139,30 @@ class Planner:
             env=environment,
             text=True,
         ) as process:
-            while process.poll() is None:
-                if self._cancelled():
-                    process.kill()
-                    raise Cancelled
-                time.sleep(_POLL_S)
-            out, error = process.communicate()
+            out, error = self._outcome(process)
         if process.returncode != 0:
             raise ResourceError(f"the kernels cannot be tried: {error.strip() or 'it crashed'}")
         return [_probe_from_json(value) for value in json.loads(out)]
 
+    def _outcome(self, process: subprocess.Popen[str]) -> tuple[str, str]:
+        """What the process wrote on stdout and stderr; it is killed when the user stops us."""
+        while True:
+            try:
+                return process.communicate(timeout=_POLL_S)
+            except subprocess.TimeoutExpired:
+                if self._cancelled():
+                    process.kill()
+                    raise Cancelled from None
+
     def _keep(self, plan: ExactnessPlan) -> ExactnessPlan:
         self._state.save(_KIND, self._setup.key(self._exact), asdict(plan))
         return plan
+
+
+def _priced(probe: WidthProbe, default: Sequence[WidthProbe]) -> WidthProbe:
+    """`probe`, its slowdown counted against the default way to load, with a like KV cache."""
+    like = next((p for p in default if p.kernels.k_type == probe.kernels.k_type), default[0])
+    return replace(probe, slowdown=(1 + probe.slowdown) * (1 + slowdown(probe, like)) - 1)
 
 
 def _plan_from_json(value: Mapping[str, Any]) -> ExactnessPlan:

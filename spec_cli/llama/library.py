@@ -82,6 +82,7 @@ class Library:
 def library() -> Library:
     """Load llama.cpp on first use (0.4 s)."""
     os.environ.setdefault("GOMP_SPINCOUNT", _SPIN_COUNT)
+    os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # pages of a debugger's output on an abort
     try:
         from llama_cpp import llama_cpp as api
     except (ImportError, RuntimeError, OSError) as error:

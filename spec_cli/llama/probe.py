@@ -1,7 +1,8 @@
 """The width probe: do the logits of a row depend on how many rows are in the pass, here?
 
-`Prober.compare_kv` finds in a few passes whether another KV cache makes the answer no, and what it
-costs; `Prober.probe` tries every width.
+A KV cache of f16 makes llama.cpp's flash attention sum a single row in another order than several
+rows once the cache has 512 cells (ggml-cpu/ops.cpp); one whose keys are bf16 does not, at the same
+speed. So that cache is tried, too.
 
 The same tokens are evaluated at every width, at a short and at a long context, and the rows are
 compared bit for bit. The widest pass of a class is also tried one token later, so that each row
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -30,6 +31,8 @@ from spec_cli.spec.exactness import (
 )
 from spec_cli.spec.interfaces import Logits
 
+STEADY_K_TYPE = "bf16"
+
 _N_PREFIX = 32
 _N_COPIES = 32  # with the prefix, a context of 1056 tokens: past the cells that kernels split at
 _N_SINGLE = 2  # steps of width 1: the second attends to what the first one wrote
@@ -46,7 +49,7 @@ class _Sweep:
 
 
 @dataclass(frozen=True, slots=True)
-class KvComparison:
+class _Comparison:
     """What a KV cache of other types does at a long context.
 
     `agrees`: one row and several rows give equal bits. `slowdown` is the share of the speed that
@@ -81,11 +84,30 @@ class Prober:
         tokens = _tokens(model.n_vocab, _N_PREFIX + widths[-1] + 1)
         self._prefix, self._tail = tokens[:_N_PREFIX], tokens[_N_PREFIX:]
 
-    def compare_kv(self, kernels: Kernels, default: Kernels, *, affordable: float) -> KvComparison:
+    def survey(self, kernels: Kernels, *, affordable: float) -> list[WidthProbe]:
+        """Probe with the KV caches that are worth it; slowdowns are against that of `kernels`.
+
+        That is the steady cache alone where it makes one row and several rows agree at a slowdown
+        of at most `affordable`, else both.
+        """
+        if not self._model.can_roll_back:
+            return [self._probe_plain(kernels)]
+        steady = replace(kernels, k_type=STEADY_K_TYPE)
+        compared = self._compare(steady, kernels, affordable=affordable)
+        found = [self._probe(steady, slowdown=compared.slowdown)]
+        if not compared.agrees or compared.slowdown > affordable:
+            found.insert(0, self.probe(kernels))
+        return found
+
+    def probe(self, kernels: Kernels) -> WidthProbe:
+        """Try every width with `kernels`."""
+        return self._probe(kernels) if self._model.can_roll_back else self._probe_plain(kernels)
+
+    def _compare(self, kernels: Kernels, default: Kernels, *, affordable: float) -> _Comparison:
         """Compare `kernels` with `default`, in turns, so that noise meets both alike.
 
-        Where they seem to cost more than `affordable`, a share, they are measured again, a few
-        times: the shortest times count.
+        Where they seem to cost more than `affordable`, they are measured again, a few times: the
+        shortest times count.
         """
         widths = (1, max(width for width in self._widths if width <= _N_SEVERAL))
         best = np.full((2, len(widths)), np.inf)
@@ -98,12 +120,10 @@ class Prober:
                 slowdown = max(0.0, float((best[0] / best[1]).max()) - 1)
                 if slowdown <= affordable:
                     break
-        return KvComparison(len(classes_of(sweeps[0].rows)) == 1, slowdown)
+        return _Comparison(len(classes_of(sweeps[0].rows)) == 1, slowdown)
 
-    def probe(self, kernels: Kernels, *, slowdown: float = 0.0) -> WidthProbe:
-        """Try every width, in about two passes of each; `slowdown` is passed on."""
-        if not self._model.can_roll_back:
-            return self._probe_plain(kernels)
+    def _probe(self, kernels: Kernels, *, slowdown: float = 0.0) -> WidthProbe:
+        """About two passes of each width; `slowdown` is passed on."""
         with self._context(kernels) as context:
             short = self._sweep(context, self._widths)
             classes = [self._invariant(context, c) for c in classes_of(short.rows)]

@@ -20,14 +20,14 @@ from spec_cli.llama.devices import find_device
 from spec_cli.llama.model import LlamaModel, LoadSettings
 from spec_cli.llama.probe import Prober
 from spec_cli.spec.costs import TARGET_WIDTHS
-from spec_cli.spec.exactness import Kernels
+from spec_cli.spec.exactness import MAX_AUTO_PRICE, Kernels
 
 
 def run_trial(order: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Probe the model at `order["path"]` with each of `order["kernels"]`, which load it alike."""
-    kernels = [Kernels(**fields) for fields in order["kernels"]]
+    """Survey the model at `order["path"]`, loaded as `order["kernels"]` say."""
+    kernels = Kernels(**order["kernels"])
     devices = tuple(device for name in order["devices"] if (device := find_device(name)))
-    load = LoadSettings(order["n_gpu_layers"], devices, kernels[0].repack)
+    load = LoadSettings(order["n_gpu_layers"], devices, kernels.repack)
     with LlamaModel(Path(order["path"]), load) as model:
         prober = Prober(
             model,
@@ -36,7 +36,7 @@ def run_trial(order: Mapping[str, Any]) -> list[dict[str, Any]]:
             clock=time.perf_counter,
             cancelled=lambda: False,
         )
-        return [asdict(prober.probe(one)) for one in kernels]
+        return [asdict(found) for found in prober.survey(kernels, affordable=MAX_AUTO_PRICE)]
 
 
 def main() -> None:

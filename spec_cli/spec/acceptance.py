@@ -172,7 +172,7 @@ class BlockRule(SamplingRule):
 
 
 def prefix_acceptance(s: float, z: float) -> float:
-    """h_i of block verification for i < k, from s_i and Z_i; where it is 0 / 0, any value is right."""
+    """h_i of block verification for i < k, from s_i and Z_i; 1 where that is 0 / 0."""
     return 1.0 if s == 1 else z / (z + (1 - s))
 
 

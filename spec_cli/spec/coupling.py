@@ -21,15 +21,23 @@ import numpy as np
 import numpy.typing as npt
 
 from spec_cli.spec.interfaces import Ids, Logits, Weights
-from spec_cli.spec.sampling import Candidates, SamplingSettings, candidates, penalised, top_k
+from spec_cli.spec.sampling import (
+    Candidates,
+    SamplingSettings,
+    candidates,
+    penalised,
+    require_finite,
+    top_k,
+)
 
 _GOLDEN = 0x9E3779B97F4A7C15
 _MIX_1 = 0xBF58476D1CE4E5B9
 _MIX_2 = 0x94D049BB133111EB
 _MASK = 0xFFFFFFFFFFFFFFFF
-_MANY = 4096
-_N_LIKELIEST=128
-_BLOCK=2**14
+
+_MANY = 4096  # candidates from which on it pays not to score them all
+_N_LIKELIEST = 64
+_BLOCK = 2**14  # ids hashed at a time, so that the words stay in the CPU's cache
 
 
 class Chooser(Protocol):
@@ -55,7 +63,10 @@ class GreedyChooser:
 
     def choose(self, logits: Logits, position: int, history: Sequence[int]) -> int:
         """The token at `position`; the position plays no part."""
-        return int(np.argmax(penalised(logits, history, self._settings)))
+        row = penalised(logits, history, self._settings)
+        token = int(row.argmax())
+        require_finite(row[token])
+        return token
 
     def margin(self, logits: Logits, position: int, history: Sequence[int]) -> float:
         """The distance of the two largest logits, penalties applied."""
@@ -71,11 +82,11 @@ class CoupledChooser:
         self.n_history = settings.n_history
 
     def choose(self, logits: Logits, position: int, history: Sequence[int]) -> int:
-        """The token at `position`: arg max of log weight + noise over the candidates."""
+        """The token at `position`: arg max of log weight + noise, of equal ones the lowest id."""
         found = candidates(logits, history, self._settings)
         if found.ids.size > _MANY:
             found = self._contenders(found, position)
-        return int(found.ids[np.argmax(self._scores(found, position))])
+        return int(found.ids[self._scores(found, position).argmax()])
 
     def margin(self, logits: Logits, position: int, history: Sequence[int]) -> float:
         """The distance of the two best scores times the temperature: so many logits."""
@@ -86,16 +97,16 @@ class CoupledChooser:
         return found.log_weights + gumbel(self._seed, position, found.ids)
 
     def _contenders(self, found: Candidates, position: int) -> Candidates:
-        """Those of `found` that can win: the likeliest, and of the others those with much noise.
+        """Those of `found` that can have the best score, ascending; some may be there twice.
 
-        No other has a larger log weight than the least of the likeliest, so each needs the noise
-        that takes it from there to their best score. About n / _N_LIKELIEST of n have it.
+        They are the likeliest, and of the rest those with enough noise to reach the best score of
+        the likeliest from the lowest log weight among these: n / _N_LIKELIEST or so, in any row.
         """
-        likely = top_k(found.logits, _N_LIKELIEST)
-        likeliest = found.take(likely)
-        needed = self._scores(likeliest, position).max() - likeliest.log_weights.min()
-        lucky = _noisy(float(needed), self._seed, position, found.ids)
-        return found.take(np.union1d(likely, lucky))
+        likeliest = top_k(found.logits, _N_LIKELIEST)
+        among = found.take(likeliest)
+        enough = self._scores(among, position).max() - among.log_weights.min()
+        noisy = _with_noise(float(enough), self._seed, position, found.ids)
+        return found.take(np.sort(np.concatenate((likeliest, noisy))))
 
 
 def make_chooser(settings: SamplingSettings, seed: int) -> Chooser:
@@ -104,40 +115,53 @@ def make_chooser(settings: SamplingSettings, seed: int) -> Chooser:
 
 
 def gumbel(seed: int, position: int, ids: Ids) -> Weights:
-    """Standard Gumbel noise for each token id, shape [n]: a function of its arguments alone."""
+    """Standard Gumbel noise for each token id, shape [n]: a function of its arguments alone.
+
+    Builds of numpy may differ in the last bit of a logarithm: that alters one choice in 10**14.
+    """
     return -np.log(-np.log(uniform(seed, position, ids)))
 
 
 def uniform(seed: int, position: int, ids: Ids) -> Weights:
-    """Uniform numbers in the open interval (0, 1) for each token id, shape [n].
+    """Uniform numbers (k + 1/2) / 2**52 for each token id, shape [n]; k has 52 random bits.
 
-    Token x gets output x of a SplitMix64 stream (Steele, Lea, Flood 2014) whose state is a hash
-    of (seed, position). 52 bits plus a half: neither end can be reached.
+    Symmetric about 1/2, and never 0 or 1. Made of integer operations and exact conversions only,
+    so the same on every machine and with every version of numpy.
     """
-    return ((_words(seed, position, ids) >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
-
-
-def _noisy(noise: float, seed: int, position: int, ids: Ids) -> Ids:
-    """The indices of `ids` with Gumbel noise of `noise` or more, and hardly any other."""
-    p = -math.expm1(-math.exp(1e-9 - noise))
-    least = np.uint64(max(0, 2**64 - math.ceil(p * 2.0**64) - 2**11))
-    found = [
-        start + np.flatnonzero(_words(seed, position, ids[start : start + _BLOCK]) >= least)
-        for start in range(0, ids.size, _BLOCK)
-    ]
-    return np.concatenate(found)
+    return ((_words(seed, position, ids) >> 12).astype(np.float64) + 0.5) * 2.0**-52
 
 
 def _words(seed: int, position: int, ids: Ids) -> npt.NDArray[np.uint64]:
-    state = _mix(_mix(seed & _MASK) + position * _GOLDEN)
-    z = ids.astype(np.uint64) * np.uint64(_GOLDEN)
-    z += np.uint64((state + _GOLDEN) & _MASK)
-    z ^= z >> np.uint64(30)
-    z *= np.uint64(_MIX_1)
-    z ^= z >> np.uint64(27)
-    z *= np.uint64(_MIX_2)
-    z ^= z >> np.uint64(31)
+    """64 random bits for each token id, shape [n].
+
+    Token x gets output x of a SplitMix64 stream (Steele, Lea, Flood 2014, "Fast splittable
+    pseudorandom number generators") whose state is a hash of (seed, position).
+    """
+    state = _mix(_mix(seed) + position * _GOLDEN)
+    z = ids.astype(np.uint64)
+    z *= _GOLDEN
+    z += (state + _GOLDEN) & _MASK
+    z ^= z >> 30
+    z *= _MIX_1
+    z ^= z >> 27
+    z *= _MIX_2
+    z ^= z >> 31
     return z
+
+
+def _with_noise(least: float, seed: int, position: int, ids: Ids) -> Ids:
+    """The indices of the `ids` whose noise is `least` or more, ascending; no logarithm is taken.
+
+    The noise is compared by its word, with a threshold rounded down by far more than the error of
+    `gumbel`: none is missing, though one just below `least` may be there.
+    """
+    probability = -math.expm1(-math.exp(1e-9 - least))
+    word = max(0, 2**64 - 2**11 - math.ceil(probability * 2.0**64))
+    found = [
+        start + (_words(seed, position, ids[start : start + _BLOCK]) >= word).nonzero()[0]
+        for start in range(0, ids.size, _BLOCK)
+    ]
+    return np.concatenate(found)
 
 
 def _top_two_distance(values: Logits | Weights) -> float:

@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -66,23 +67,24 @@ class SamplingSettings:
 class Candidates:
     """The tokens that may be chosen: `ids` ascending and their logits, both of shape [n].
 
-    Their distribution is softmax(log_weights). The logits may be a view of the model's own row.
+    Their distribution is softmax(log_weights). `logits` may be the model's own row.
     """
 
     ids: Ids
     logits: Logits
     temp: float
 
-    def take(self, indices: Ids) -> Candidates:
-        """Some of the candidates."""
-        return Candidates(self.ids[indices], self.logits[indices], self.temp)
-
     @property
     def log_weights(self) -> Weights:
-        """Log weights [n], temperature applied; that of the likeliest is 0."""
-        values = self.logits.astype(np.float64)
+        """Log weights [n], temperature applied; the largest is 0."""
+        values = _below_maximum(self.logits)
         with np.errstate(over="ignore"):  # a tiny temperature leaves the maximum alone, at 0
-            return (values - values.max()) / self.temp
+            values /= self.temp
+        return values
+
+    def take(self, indices: Ids) -> Candidates:
+        """The candidates at `indices`, in that order."""
+        return Candidates(self.ids[indices], self.logits[indices], self.temp)
 
     def distribution(self) -> Distribution:
         """softmax(log_weights); tokens whose probability is 0 in double precision are left out."""
@@ -95,29 +97,30 @@ class Candidates:
 def candidates(logits: Logits, history: Sequence[int], settings: SamplingSettings) -> Candidates:
     """The tokens that survive the filters after `history`; needs a temperature above 0.
 
-    Raises ModelError when the largest logit is not a number, or no token is allowed.
+    Raises ModelError when a logit is NaN, or the largest is infinite.
     """
     row = penalised(logits, history, settings)
     if 0 < settings.top_k < row.size:
         ids = top_k(row, settings.top_k)
-        values = row[ids]
+        found = Candidates(ids, row[ids], settings.temp)
     else:
-        ids, values = np.arange(row.size), row
-    require_finite(values.max())
+        found = Candidates(_every_id(row.size), row, settings.temp)
+    require_finite(found.logits.max())
     if settings.top_p < 1:
-        kept = top_p(values, settings.top_p)
-        ids, values = ids[kept], values[kept]
+        found = found.take(top_p(found.logits, settings.top_p))
     if settings.min_p > 0:
-        kept = min_p(values, settings.min_p)
-        ids, values = ids[kept], values[kept]
-    return Candidates(ids, values, settings.temp)
+        found = found.take(min_p(found.logits, settings.min_p))
+    return found
 
 
-def require_finite(maximum: np.float32) -> None:
-    """Raises ModelError when the largest logit of a row is NaN or infinite: nothing to choose."""
+def require_finite(maximum: np.floating) -> None:
+    """Raises ModelError unless `maximum`, a row's largest logit, is finite.
+
+    numpy's maximum is NaN where any logit is; it is -inf where every token is forbidden.
+    """
     if not math.isfinite(maximum):
         raise ModelError(
-            f"the model's logits cannot be used: the largest of them is {maximum}",
+            f"the model's logits cannot be used: the largest is {maximum}",
             hint="try `--gpu-layers 0`, or another quantisation of the model",
         )
 
@@ -142,59 +145,72 @@ def penalised(logits: Logits, history: Sequence[int], settings: SamplingSettings
 
 
 def top_k(row: Logits, k: int) -> Ids:
-    """The indices of the `k` largest of `row`, ascending; NaN counts as the largest.
+    """The ids of the `k` largest logits, 0 < k <= n, ascending; of equal logits the lower id stays.
 
-    Of equal ones the first stay. The k largest maxima of groups are k different elements, so only
-    groups whose maximum is at least the least of those can hold one of the k largest.
+    NaN counts as the largest. The k largest group maxima are logits of k tokens, so the k-th of
+    them is at most the k-th largest logit, and groups below it hold none of the k.
     """
     maxima = _group_maxima(row)
     least = np.partition(maxima, -k)[-k] if k <= maxima.size else -np.inf
-    groups = np.flatnonzero(~(maxima < least))
+    groups = (~(maxima < least)).nonzero()[0]
     ids = (np.arange(0, row.size, _N_GROUPS)[:, np.newaxis] + groups).ravel()
     ids = ids[ids < row.size]
     values = row[ids]
-    return ids[_first_largest(values, k, np.partition(values, -k)[-k])]
+    return ids[_largest(values, k, np.partition(values, -k)[-k])]
 
 
 def top_p(logits: Logits, p: float) -> Ids:
     """The indices of the fewest largest logits with probability `p` or more, ascending.
 
-    The sums are in double precision; of equal logits the first stay.
+    Of equal logits the lower index stays. Only a head is sorted, the first that has the mass.
     """
-    weights = logits.astype(np.float64)
-    weights -= weights.max()
+    weights = _below_maximum(logits)
     np.exp(weights, out=weights)
     mass = p * weights.sum()
     for floor in _FLOORS:
         falling = np.sort(weights[weights >= floor])[::-1]
-        totals = np.cumsum(falling)
+        totals = falling.cumsum()
         if totals[-1] >= mass:
             break
-    n = min(int(np.searchsorted(totals, mass)) + 1, falling.size)
-    return _first_largest(weights, n, falling[n - 1])
+    n = min(int(totals.searchsorted(mass)) + 1, totals.size)
+    return _largest(weights, n, falling[n - 1])
 
 
 def min_p(logits: Logits, p: float) -> Ids:
     """The indices of the logits at least `p` times as likely as the largest, ascending."""
-    return np.flatnonzero(logits >= np.float64(logits.max()) + math.log(p))
+    return (logits >= np.float64(logits.max()) + math.log(p)).nonzero()[0]
+
+
+@lru_cache(maxsize=2)
+def _every_id(n: int) -> Ids:
+    """0 to n - 1, read-only; kept, since making it costs more than a pass over the row."""
+    ids = np.arange(n)
+    ids.flags.writeable = False
+    return ids
+
+
+def _below_maximum(logits: Logits) -> Weights:
+    """logits - max(logits) in double precision."""
+    return logits - np.float64(logits.max())
 
 
 def _group_maxima(row: Logits) -> Logits:
-    """The largest logit among the ids equal modulo _N_GROUPS, for each; -inf where there are none.
+    """The largest logit of each group of ids that are equal modulo _N_GROUPS; -inf for no ids.
 
-    One fast pass: whole stretches of the row are compared elementwise.
+    Groups of neighbours would be slower: this way numpy compares long runs element by element.
     """
     n = row.size - row.size % _N_GROUPS
-    maxima = row[:n].reshape(-1, _N_GROUPS).max(axis=0, initial=-np.inf)
-    np.maximum(maxima[: row.size - n], row[n:], out=maxima[: row.size - n])
+    maxima: Logits = row[:n].reshape(-1, _N_GROUPS).max(axis=0, initial=-np.inf)
+    head = maxima[: row.size - n]
+    np.maximum(head, row[n:], out=head)
     return maxima
 
 
-def _first_largest(values: Logits | Weights, n: int, nth: np.floating) -> Ids:
-    """The indices of the `n` largest, ascending, given the n-th; of equal ones the first stay."""
-    kept = np.flatnonzero(~(values < nth))
+def _largest(values: Logits | Weights, n: int, nth: np.floating) -> Ids:
+    """The indices of the `n` largest, ascending, by the n-th; of equal ones the first stay."""
+    kept = (~(values < nth)).nonzero()[0]
     if kept.size > n:
-        equal = np.flatnonzero(values[kept] == nth)
+        equal = (values[kept] == nth).nonzero()[0]
         kept = np.delete(kept, equal[n - kept.size :])
     return kept
 

@@ -31,6 +31,8 @@ from spec_cli.events import (
 )
 from spec_cli.render.choose import RenderOptions, choose_renderers
 from spec_cli.render.info import ModelInfo, RunInfo
+from spec_cli.spec.costs import PassTimes
+from spec_cli.spec.exactness import Exact, ExactnessPlan, Kernels
 from spec_cli.spec.stats import RoundCount, RunStats
 
 PLAIN_STEP_S = 0.0315
@@ -42,6 +44,11 @@ INFO = RunInfo(
     drafter="model",
     draft_tokens="auto",
     drafting_off=None,
+    accept="coupled",
+    exact=Exact.AUTO,
+    plan=ExactnessPlan(
+        Kernels(), (1, 2, 4, 8), 0.0, 0.0, PassTimes((1, 2, 4, 8), (0.03, 0.04, 0.05, 0.08))
+    ),
     seed=1234,
     sampling={"temp": 0.7, "top_k": 40},
     n_prompt=512,

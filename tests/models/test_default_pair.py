@@ -12,6 +12,7 @@ from spec_cli.cli.inputs import PromptInput, encode_prompt
 from spec_cli.events import Finished, FinishReason, TextDelta
 from spec_cli.session import Environment, Session
 from spec_cli.settings import DrafterKind, GenerationSettings, SessionSettings
+from spec_cli.spec.exactness import Exact
 from spec_cli.spec.sampling import SamplingSettings
 from tests.models.conftest import RealPair
 
@@ -51,14 +52,13 @@ def answer(session: Session, prompt: str, generation: GenerationSettings) -> Fin
 
 @pytest.fixture(scope="module")
 def plain(q8_target: Path, environment: Environment) -> Session:
-    # Without repacking, so that every CPU runs the kernels whose rows do not depend on the width.
-    settings = SessionSettings(drafter=DrafterKind.NONE, repack=False)
+    settings = SessionSettings(drafter=DrafterKind.NONE, exact=Exact.ON)
     return Session(q8_target, None, settings, environment)
 
 
 @pytest.fixture(scope="module")
 def speculative(q8_target: Path, real_pair: RealPair, environment: Environment) -> Session:
-    settings = SessionSettings(draft_tokens=4, repack=False)
+    settings = SessionSettings(draft_tokens=4, exact=Exact.ON)
     return Session(q8_target, real_pair.draft, settings, environment)
 
 
@@ -101,7 +101,7 @@ def test_another_seed_gives_another_text(plain: Session) -> None:
 
 
 def test_copied_text_is_guessed_by_ngrams(q8_target: Path, environment: Environment) -> None:
-    settings = SessionSettings(drafter=DrafterKind.NGRAM, draft_tokens=6, repack=False)
+    settings = SessionSettings(drafter=DrafterKind.NGRAM, draft_tokens=6, exact=Exact.ON)
     prompt = (
         "Repeat this code, but rename `total` to `sum_of_items`:\n"
         "def add_all(items):\n    total = 0\n    for item in items:\n        total += item\n"

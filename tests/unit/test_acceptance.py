@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -21,7 +22,7 @@ from spec_cli.spec.acceptance import (
     make_rule,
     prefix_acceptance,
 )
-from spec_cli.spec.distribution import excess, residual
+from spec_cli.spec.distribution import excess, probability, residual
 from spec_cli.spec.interfaces import NO_DRAFT, Distribution, Draft, Drawn, Logits
 from spec_cli.spec.sampling import Candidates, SamplingSettings, candidates
 from tests.unit.test_distribution import Uniform, outcomes, sparse
@@ -131,26 +132,32 @@ def committed(
     return outcomes(a_round)
 
 
-def error(found: dict[Tokens, float], models: Models, n: int, settings: SamplingSettings) -> float:
+def copied(rule: RuleOf, models: Models, draft: Tokens) -> dict[Tokens, float]:
+    """The exact distribution of what a round with the draft `draft`, without q, commits."""
+    return outcomes(lambda uniform: verified(models, rule(PLAIN, uniform), Draft(draft)))
+
+
+def n_accepted(found: dict[Tokens, float]) -> float:
+    """The expected number of accepted draft tokens."""
+    return sum((len(tokens) - 1) * chance for tokens, chance in found.items())
+
+
+def error(
+    found: dict[Tokens, float], models: Models, n: int, settings: SamplingSettings = PLAIN
+) -> float:
     """How far `found`, extended to `n` tokens by samples of p, is from sampling p alone."""
 
-    def chance(tokens: Tokens, start: int) -> float:
-        product = 1.0
-        for i in range(start, n):
-            d = models.p(tokens[:i], settings)
-            product *= dict(zip(d.ids.tolist(), d.probabilities.tolist(), strict=True)).get(
-                tokens[i], 0.0
-            )
-        return product
+    def chance(text: Tokens, start: int) -> float:
+        """Of sampling the tokens of `text` from `start` on."""
+        p = ((models.p(text[:i], settings), text[i]) for i in range(start, n))
+        return math.prod(float(d.probabilities[d.ids == token].sum()) for d, token in p)
 
     assert sum(found.values()) == pytest.approx(1, abs=1e-12)
-    return max(
-        abs(
-            sum(found.get(text[:i], 0.0) * chance(text, i) for i in range(1, n + 1))
-            - chance(text, 0)
-        )
-        for text in itertools.product(range(models.n_vocab), repeat=n)
-    )
+    errors = []
+    for text in itertools.product(range(models.n_vocab), repeat=n):
+        reached = sum(found.get(text[:i], 0.0) * chance(text, i) for i in range(1, n + 1))
+        errors.append(abs(reached - chance(text, 0)))
+    return max(errors)
 
 
 @some_models
@@ -160,7 +167,7 @@ def test_the_text_has_exactly_the_targets_distribution(
     k: int, rule: RuleOf, models: Models
 ) -> None:
     k = min(k, 2) if models.n_vocab == 4 else k
-    assert error(committed(rule, models, k, PLAIN), models, k + 1, PLAIN) < 1e-12
+    assert error(committed(rule, models, k, PLAIN), models, k + 1) < 1e-12
 
 
 @pytest.mark.parametrize("settings", [FILTERED, PENALISED], ids=["filtered", "penalised"])
@@ -178,21 +185,20 @@ def test_filters_and_penalties_see_the_drafted_prefix(
 def test_a_draft_that_ends_early_leaves_the_distribution_alone(seed: int, rule: RuleOf) -> None:
     models = random_models(seed)
     found = committed(rule, models, 3, PLAIN, ends=(0,))
-    assert error(found, models, 4, PLAIN) < 1e-12
+    assert error(found, models, 4) < 1e-12
 
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("draft", list(itertools.product(range(3), repeat=3)))
 def test_any_copied_draft_leaves_the_distribution_alone(draft: Tokens, rule: RuleOf) -> None:
     for models in (random_models(0), random_models(0, zeros=0.4)):
-        found = outcomes(lambda u, m=models: verified(m, rule(PLAIN, u), Draft(draft)))
-        assert error(found, models, 4, PLAIN) < 1e-12
+        assert error(copied(rule, models, draft), models, 4) < 1e-12
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_without_a_draft_a_round_samples_p(rule: RuleOf) -> None:
     models = random_models(5, n_vocab=4)
-    found = outcomes(lambda uniform: verified(models, rule(PLAIN, uniform), NO_DRAFT))
+    found = copied(rule, models, ())
     p = models.p((), PLAIN)
     expected = {(token,): chance for token, chance in zip(p.ids, p.probabilities, strict=True)}
     assert found == pytest.approx(expected, abs=1e-15)
@@ -206,36 +212,50 @@ class ShortestPrefix(BlockRule):
     ) -> tuple[int, Distribution]:
         k, s = len(tokens), [1.0]
         for i, token in enumerate(tokens):
-            ratio = acceptance.probability(p(i), token) / acceptance.probability(q[i], token)
+            ratio = probability(p(i), token) / probability(q[i], token)
             s.append(min(1.0, s[i] * ratio))
         h = [prefix_acceptance(s[i], excess(p(i), q[i], s[i]).sum()) for i in range(1, k)] + [s[k]]
         n = next((i for i in range(1, k + 1) if self._uniform() < h[i - 1]), 0)
         return n, p(k) if n == k else residual(p(n), q[n], s[n])
 
 
-WRONG = {
-    "the residual is p": ("residual", lambda p, q, scale=1.0: p),
-    "the residual is not scaled": ("residual", lambda p, q, scale=1.0: residual(p, q)),
-    "h lacks its - s": ("prefix_acceptance", lambda s, z: z / (z + 1)),
-    "h is s": ("prefix_acceptance", lambda s, z: s),
-}
+def p_itself(p: Distribution, q: Distribution, scale: float = 1.0) -> Distribution:
+    return p
+
+
+def unscaled(p: Distribution, q: Distribution, scale: float = 1.0) -> Distribution:
+    return residual(p, q)
+
+
+def without_s(s: float, z: float) -> float:
+    return z / (z + 1)
+
+
+def s_itself(s: float, z: float) -> float:
+    return s
 
 
 @pytest.mark.parametrize(
-    ("rule", "wrong"),
-    [(RejectionRule, "the residual is p"), *((BlockRule, wrong) for wrong in WRONG)],
+    ("rule", "formula", "wrong"),
+    [
+        (RejectionRule, "residual", p_itself),
+        (BlockRule, "residual", p_itself),
+        (BlockRule, "residual", unscaled),
+        (BlockRule, "prefix_acceptance", without_s),
+        (BlockRule, "prefix_acceptance", s_itself),
+    ],
 )
 def test_the_enumeration_finds_a_wrong_formula(
-    rule: RuleOf, wrong: str, monkeypatch: pytest.MonkeyPatch
+    rule: RuleOf, formula: str, wrong: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     models = random_models(2)
-    monkeypatch.setattr(acceptance, *WRONG[wrong])
-    assert error(committed(rule, models, 2, PLAIN), models, 3, PLAIN) > 1e-3
+    monkeypatch.setattr(acceptance, formula, wrong)
+    assert error(committed(rule, models, 2, PLAIN), models, 3) > 1e-3
 
 
 def test_the_enumeration_finds_the_shortest_prefix_wrong() -> None:
     models = random_models(2)
-    assert error(committed(ShortestPrefix, models, 2, PLAIN), models, 3, PLAIN) > 1e-3
+    assert error(committed(ShortestPrefix, models, 2, PLAIN), models, 3) > 1e-3
 
 
 def test_the_enumeration_finds_a_row_processed_after_the_wrong_history(
@@ -246,51 +266,56 @@ def test_the_enumeration_finds_a_row_processed_after_the_wrong_history(
     assert error(committed(RejectionRule, models, 2, PENALISED), models, 3, PENALISED) > 1e-3
 
 
-def n_accepted(rule: RuleOf, models: Models, k: int) -> float:
-    found = committed(rule, models, k, PLAIN)
-    return sum((len(tokens) - 1) * chance for tokens, chance in found.items())
-
-
 @some_models
 @pytest.mark.parametrize("k", [2, 3])
 def test_block_accepts_no_fewer_tokens_than_rejection(k: int, models: Models) -> None:
     """Sun et al. (2024), theorem 2."""
     k = min(k, 2) if models.n_vocab == 4 else k
-    block, rejection = (n_accepted(rule, models, k) for rule in (BlockRule, RejectionRule))
+    block, rejection = (
+        n_accepted(committed(r, models, k, PLAIN)) for r in (BlockRule, RejectionRule)
+    )
     assert block >= rejection - 1e-12
 
 
 def test_the_papers_example_accepts_eleven_ninths_of_a_token_not_ten() -> None:
     """Sun et al. (2024), section 2; the tables are logarithms in single precision."""
     models = MODELS["the paper's"]
-    assert n_accepted(RejectionRule, models, 2) == pytest.approx(10 / 9, abs=1e-6)
-    assert n_accepted(BlockRule, models, 2) == pytest.approx(11 / 9, abs=1e-6)
+    rejection, block = (n_accepted(committed(rule, models, 2, PLAIN)) for rule in RULES)
+    assert rejection == pytest.approx(10 / 9, abs=1e-6)
+    assert block == pytest.approx(11 / 9, abs=1e-6)
 
 
-def test_a_rejection_accepts_with_one_minus_the_total_variation_distance() -> None:
+def test_one_token_is_rejected_with_the_total_variation_distance() -> None:
     models = random_models(6)
-    p = candidates(models.target(()), CONTEXT, PLAIN).distribution().probabilities
+    p = models.p((), PLAIN).probabilities
     q = candidates(models.draft(()), CONTEXT, PLAIN).distribution().probabilities
-    expected = 1 - np.abs(p - q).sum() / 2
-    assert n_accepted(RejectionRule, models, 1) == pytest.approx(expected, abs=1e-12)
+    found = n_accepted(committed(RejectionRule, models, 1, PLAIN))
+    assert found == pytest.approx(1 - np.abs(p - q).sum() / 2, abs=1e-12)
 
 
 @pytest.mark.parametrize("draft", list(itertools.product(range(3), repeat=2)))
-def test_of_copied_tokens_both_rules_accept_as_many(draft: Tokens) -> None:
-    """There is nothing to trade: as many are kept as samples of p would have been equal."""
+@pytest.mark.parametrize("rule", RULES)
+def test_copied_tokens_are_kept_as_often_as_samples_of_p_would_equal_them(
+    rule: RuleOf, draft: Tokens
+) -> None:
+    """Even by `block`: a certain q leaves it nothing to trade."""
     models = random_models(7)
-
-    def mean(rule: RuleOf) -> float:
-        found = outcomes(lambda uniform: verified(models, rule(PLAIN, uniform), Draft(draft)))
-        return sum((len(tokens) - 1) * chance for tokens, chance in found.items())
-
-    p = [dict(zip(d.ids, d.probabilities, strict=True)) for d in map_p(models, draft)]
-    expected = p[0][draft[0]] * (1 + p[1][draft[1]])
-    assert [mean(rule) for rule in RULES] == pytest.approx([expected] * 2, abs=1e-12)
+    first, second = (probability(models.p(draft[:i], PLAIN), draft[i]) for i in range(2))
+    found = n_accepted(copied(rule, models, draft))
+    assert found == pytest.approx(first + first * second, abs=1e-12)
 
 
-def map_p(models: Models, draft: Tokens) -> list[Distribution]:
-    return [models.p(draft[:i], PLAIN) for i in range(len(draft))]
+@pytest.mark.parametrize("name", ["p equals q", "q almost p"])
+def test_where_h_would_be_0_by_0_a_longer_prefix_is_kept_for_certain(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def asked(s: float, z: float) -> float:
+        assert (s, z) != (1, 0)
+        return prefix_acceptance(s, z)
+
+    monkeypatch.setattr(acceptance, "prefix_acceptance", asked)
+    committed(BlockRule, MODELS[name], 3, PLAIN)
+    assert prefix_acceptance(1.0, 0.0) == 1
 
 
 rows = st.lists(st.integers(-12, 12).map(lambda i: i / 4), min_size=4, max_size=4).map(
@@ -323,10 +348,9 @@ def test_a_copied_token_is_accepted_with_its_probability(
     row: Logits, token: int, rule: RuleOf
 ) -> None:
     models = Models(lambda tokens: row, lambda tokens: row, 4)
-    found = outcomes(lambda uniform: verified(models, rule(PLAIN, uniform), Draft((token,))))
-    accepted = sum(chance for tokens, chance in found.items() if len(tokens) == 2)
     d = models.p((), PLAIN)
-    assert accepted == pytest.approx(d.probabilities[d.ids == token].sum(), abs=1e-12)
+    expected = float(d.probabilities[d.ids == token].sum())
+    assert n_accepted(copied(rule, models, (token,))) == pytest.approx(expected, abs=1e-12)
 
 
 @given(rows=st.lists(rows, min_size=2, max_size=2), draft=rows, settings=sampled, seed=seeds)

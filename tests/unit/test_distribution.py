@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
@@ -76,7 +77,7 @@ class Unknown(float):
         low, high = self.interval
         inner = sorted({float(cut) for cut in cuts.flat if low < cut < high})
         edges = [low, *inner, high]
-        cell = self.walk.choose([b - a for a, b in zip(edges, edges[1:], strict=False)])
+        cell = self.walk.choose([b - a for a, b in pairwise(edges)])
         self.interval[:] = edges[cell : cell + 2]
         below = self.interval[1] <= cuts
         return below if below.ndim else bool(below)
@@ -129,7 +130,9 @@ def test_the_walk_integrates_products_and_repeated_comparisons() -> None:
 @given(d=distributions)
 def test_a_sample_has_exactly_the_distribution(d: Distribution) -> None:
     found = outcomes(lambda uniform: sample(d, uniform()))
-    assert found == pytest.approx(dict(zip(d.ids.tolist(), d.probabilities, strict=True)), abs=1e-15)
+    assert found == pytest.approx(
+        dict(zip(d.ids.tolist(), d.probabilities, strict=True)), abs=1e-15
+    )
 
 
 @given(d=distributions)
