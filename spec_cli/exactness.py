@@ -22,6 +22,7 @@ from spec_cli.spec.exactness import (
     ExactnessPlan,
     Kernels,
     WidthProbe,
+    affordable,
     cheapest,
     fast,
     slowdown,
@@ -106,16 +107,15 @@ class Planner:
             self._progress("trying kernels whose passes give equal bits (once)", i / len(loads))
             found = self._trial(kernels)
             probes += found if not probes else [_priced(probe, probes) for probe in found]
-            if cheapest(probes).price <= MAX_AUTO_PRICE:
-                break
+            if plan := affordable(probes):
+                return self._keep(plan)
         return self._keep(cheapest(probes))
 
     def _plan(self, prober: Prober) -> ExactnessPlan:
         if self._exact is Exact.OFF:
             return fast(prober.probe(DEFAULT_KERNELS))
         probes = prober.survey(DEFAULT_KERNELS, affordable=MAX_AUTO_PRICE)
-        plan = cheapest(probes)
-        if plan.price <= MAX_AUTO_PRICE:
+        if plan := affordable(probes):
             return plan
         default = [probe for probe in probes if probe.kernels == DEFAULT_KERNELS]
         return fast(default[0] if default else prober.probe(DEFAULT_KERNELS))

@@ -105,7 +105,7 @@ class CoupledChooser:
         likeliest = top_k(found.logits, _N_LIKELIEST)
         among = found.take(likeliest)
         enough = self._scores(among, position).max() - among.log_weights.min()
-        noisy = _with_noise(float(enough), self._seed, position, found.ids)
+        noisy = noise_at_least(float(enough), self._seed, position, found.ids)
         return found.take(np.sort(np.concatenate((likeliest, noisy))))
 
 
@@ -117,7 +117,7 @@ def make_chooser(settings: SamplingSettings, seed: int) -> Chooser:
 def gumbel(seed: int, position: int, ids: Ids) -> Weights:
     """Standard Gumbel noise for each token id, shape [n]: a function of its arguments alone.
 
-    Builds of numpy may differ in the last bit of a logarithm: that alters one choice in 10**14.
+    Builds of numpy may differ in the last bit of a logarithm: it decides one choice in 10**14.
     """
     return -np.log(-np.log(uniform(seed, position, ids)))
 
@@ -129,6 +129,28 @@ def uniform(seed: int, position: int, ids: Ids) -> Weights:
     so the same on every machine and with every version of numpy.
     """
     return ((_words(seed, position, ids) >> 12).astype(np.float64) + 0.5) * 2.0**-52
+
+
+def noise_at_least(least: float, seed: int, position: int, ids: Ids) -> Ids:
+    """The indices of the `ids` whose noise is `least` or more, ascending; no logarithm is taken.
+
+    Words are compared with a threshold that is rounded down by far more than the error of
+    `gumbel`: none is missing, though one just below `least` may be there.
+    """
+    probability = -math.expm1(-math.exp(1e-9 - least))
+    word = max(0, 2**64 - 2**11 - math.ceil(probability * 2.0**64))
+    found = [
+        start + (_words(seed, position, ids[start : start + _BLOCK]) >= word).nonzero()[0]
+        for start in range(0, ids.size, _BLOCK)
+    ]
+    return np.concatenate(found)
+
+
+def _top_two_distance(values: Logits | Weights) -> float:
+    if values.size < 2:
+        return float("inf")
+    second, first = np.partition(values, values.size - 2)[-2:]
+    return float(first - second)
 
 
 def _words(seed: int, position: int, ids: Ids) -> npt.NDArray[np.uint64]:
@@ -147,28 +169,6 @@ def _words(seed: int, position: int, ids: Ids) -> npt.NDArray[np.uint64]:
     z *= _MIX_2
     z ^= z >> 31
     return z
-
-
-def _with_noise(least: float, seed: int, position: int, ids: Ids) -> Ids:
-    """The indices of the `ids` whose noise is `least` or more, ascending; no logarithm is taken.
-
-    The noise is compared by its word, with a threshold rounded down by far more than the error of
-    `gumbel`: none is missing, though one just below `least` may be there.
-    """
-    probability = -math.expm1(-math.exp(1e-9 - least))
-    word = max(0, 2**64 - 2**11 - math.ceil(probability * 2.0**64))
-    found = [
-        start + (_words(seed, position, ids[start : start + _BLOCK]) >= word).nonzero()[0]
-        for start in range(0, ids.size, _BLOCK)
-    ]
-    return np.concatenate(found)
-
-
-def _top_two_distance(values: Logits | Weights) -> float:
-    if values.size < 2:
-        return float("inf")
-    second, first = np.partition(values, values.size - 2)[-2:]
-    return float(first - second)
 
 
 def _mix(z: int) -> int:

@@ -20,7 +20,7 @@ from spec_cli.spec.costs import PassTimes
 from spec_cli.spec.interfaces import Logits
 
 MAX_AUTO_PRICE = 0.03  # share of the speed that `auto` gives for bitwise equality
-_ACCEPTANCE = 0.8  # at which the price of a class is stated
+_ACCEPTANCE = 0.9  # of good guesses, at which the price of a class is stated
 
 Widths = tuple[int, ...]
 Rows = Mapping[int, Logits]
@@ -156,7 +156,7 @@ def price(widths: Widths, times: PassTimes) -> float:
     """The share of the speed lost by passes of `widths` only, where `times` has more.
 
     The worse of a plain step, and of verifying the best draft length for a drafter that costs
-    nothing and is right with probability 0.8. Who really drafts plays no part, so that plain and
+    nothing and is right with probability 0.9. Who really drafts plays no part, so that plain and
     speculative runs come to the same plan.
     """
     plain = times(padded(widths, 1)) / times(1)
@@ -177,6 +177,19 @@ def slowdown(probe: WidthProbe, default: WidthProbe) -> float:
         *(ours(1) / theirs(1) - 1 for ours, theirs in _both(probe, default)),
         *(_best_rate(t, t.widths) / _best_rate(o, o.widths) - 1 for o, t in _both(probe, default)),
     )
+
+
+def affordable(probes: Sequence[WidthProbe]) -> ExactnessPlan | None:
+    """The cheapest plan that leaves room for drafts, if it costs no more than `auto` gives."""
+    can_draft = any(probe.short.widths[-1] > 1 for probe in probes)
+    plans = [
+        plan
+        for probe in probes
+        for widths in probe.classes
+        if (plan := _plan(probe, widths)).price <= MAX_AUTO_PRICE
+        and (widths[-1] > 1 or not can_draft)
+    ]
+    return min(plans, key=lambda plan: plan.price, default=None)
 
 
 def fast(probe: WidthProbe) -> ExactnessPlan:

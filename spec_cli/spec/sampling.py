@@ -2,7 +2,8 @@
 
 The order is llama.cpp's: penalties, top-k, top-p, min-p, temperature. Everything is a pure
 function of the row, the recent tokens and the settings, so the target and the draft model are
-processed alike. Work is done on candidates: few passes over the whole row, no sort of it.
+processed alike. A row is long: it is passed over as few times as can be, and never sorted as a
+whole unless top-p keeps nearly all of it.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ import numpy as np
 from spec_cli.errors import ModelError, UsageError
 from spec_cli.spec.interfaces import Distribution, Ids, Logits, Weights
 
-_N_GROUPS = 4096
-_FLOORS = (1e-2, 1e-4, 1e-6, 0.0)  # weights above which the nucleus is looked for
+_N_GROUPS = 4096  # groups of a few dozen ids each, far more than a usual k
+_FLOORS = (1e-2, 1e-4, 1e-6, 0.0)  # least weights, relative to the largest, of the heads in top_p
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,25 +145,25 @@ def penalised(logits: Logits, history: Sequence[int], settings: SamplingSettings
     return row
 
 
-def top_k(row: Logits, k: int) -> Ids:
-    """The ids of the `k` largest logits, 0 < k <= n, ascending; of equal logits the lower id stays.
+def top_k(logits: Logits, k: int) -> Ids:
+    """The indices of the `k` largest logits, 0 < k <= n, ascending; of equal ones the first stay.
 
-    NaN counts as the largest. The k largest group maxima are logits of k tokens, so the k-th of
-    them is at most the k-th largest logit, and groups below it hold none of the k.
+    NaN counts as the largest. The k largest group maxima are k different logits, so the k-th of
+    them is at most the k-th largest logit, and a group whose maximum is less holds none of the k.
     """
-    maxima = _group_maxima(row)
+    maxima = _group_maxima(logits)
     least = np.partition(maxima, -k)[-k] if k <= maxima.size else -np.inf
     groups = (~(maxima < least)).nonzero()[0]
-    ids = (np.arange(0, row.size, _N_GROUPS)[:, np.newaxis] + groups).ravel()
-    ids = ids[ids < row.size]
-    values = row[ids]
-    return ids[_largest(values, k, np.partition(values, -k)[-k])]
+    indices = (np.arange(0, logits.size, _N_GROUPS)[:, np.newaxis] + groups).ravel()
+    indices = indices[indices < logits.size]
+    values = logits[indices]
+    return indices[_largest(values, k, np.partition(values, -k)[-k])]
 
 
 def top_p(logits: Logits, p: float) -> Ids:
     """The indices of the fewest largest logits with probability `p` or more, ascending.
 
-    Of equal logits the lower index stays. Only a head is sorted, the first that has the mass.
+    Of equal ones the first stay. No more is sorted than the first of a few heads with that mass.
     """
     weights = _below_maximum(logits)
     np.exp(weights, out=weights)
@@ -194,20 +195,20 @@ def _below_maximum(logits: Logits) -> Weights:
     return logits - np.float64(logits.max())
 
 
-def _group_maxima(row: Logits) -> Logits:
-    """The largest logit of each group of ids that are equal modulo _N_GROUPS; -inf for no ids.
+def _group_maxima(logits: Logits) -> Logits:
+    """The maximum of each group of indices that are equal modulo _N_GROUPS; -inf for an empty one.
 
     Groups of neighbours would be slower: this way numpy compares long runs element by element.
     """
-    n = row.size - row.size % _N_GROUPS
-    maxima: Logits = row[:n].reshape(-1, _N_GROUPS).max(axis=0, initial=-np.inf)
-    head = maxima[: row.size - n]
-    np.maximum(head, row[n:], out=head)
+    rest = logits.size % _N_GROUPS
+    whole = logits[: logits.size - rest]
+    maxima: Logits = whole.reshape(-1, _N_GROUPS).max(axis=0, initial=-np.inf)
+    maxima[:rest] = np.maximum(maxima[:rest], logits[whole.size :])
     return maxima
 
 
 def _largest(values: Logits | Weights, n: int, nth: np.floating) -> Ids:
-    """The indices of the `n` largest, ascending, by the n-th; of equal ones the first stay."""
+    """The indices of the `n` largest, given the n-th; ascending, and of equal ones the first."""
     kept = (~(values < nth)).nonzero()[0]
     if kept.size > n:
         equal = (values[kept] == nth).nonzero()[0]

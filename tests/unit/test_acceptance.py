@@ -44,7 +44,7 @@ RULES = [RejectionRule, BlockRule]
 
 @dataclass(frozen=True)
 class Models:
-    """A target and a draft model: logits for each sequence of up to `depth` tokens."""
+    """A target and a draft model: the logits of each after the same tokens."""
 
     target: Row
     draft: Row
@@ -56,7 +56,7 @@ class Models:
 
 
 def random_models(seed: int, *, n_vocab: int = 3, zeros: float = 0.0) -> Models:
-    """Two random tables; each entry is impossible with probability `zeros`, never a whole row."""
+    """Two random tables, 3 tokens deep; each entry is impossible with probability `zeros`, never a whole row."""
     rng = np.random.default_rng(seed)
     sequences = [s for n in range(4) for s in itertools.product(range(n_vocab), repeat=n)]
 
@@ -78,7 +78,7 @@ def constant(*probabilities: float) -> Row:
     return lambda tokens: row
 
 
-def close(to: Models) -> Models:
+def nearly_equal(to: Models) -> Models:
     """A draft that differs from the target after one token only: elsewhere h is 0 / 0."""
 
     def draft(tokens: Tokens) -> Logits:
@@ -92,7 +92,7 @@ MODELS = {
     **{f"with zeros {seed}": random_models(seed, zeros=0.4) for seed in range(4)},
     "four tokens": random_models(9, n_vocab=4, zeros=0.2),
     "p equals q": Models(random_models(1).target, random_models(1).target, 3),
-    "q almost p": close(random_models(2)),
+    "q almost p": nearly_equal(random_models(2)),
     "certain q": Models(random_models(3).target, constant(0, 1, 0), 3),
     "certain p": Models(constant(0, 1, 0), random_models(3).draft, 3),
     "disjoint": Models(constant(0.3, 0.7, 0, 0), constant(0, 0, 0.5, 0.5), 4),

@@ -1,4 +1,4 @@
-"""The summary: three lines that can be trusted."""
+"""The summary: four lines that can be trusted."""
 
 from __future__ import annotations
 
@@ -36,11 +36,12 @@ def lines(
     return summary_lines(info, Finished(reason, (), run, stop), off)
 
 
-def test_three_lines_say_speed_drafting_and_the_rest() -> None:
+def test_four_lines_say_speed_drafting_the_text_and_the_rest() -> None:
     assert lines(stats()) == [
         "speed  62.5 tok/s, 2.00x plain (est.); 30 tokens in 0.48 s; end of text",
         "draft  20/40 accepted (50 %), k=auto, 3.0 tok/pass, draft 8.0 + verify 40.0 ms",
-        "run    prompt 512 tokens 0.21 s, first token 0.25 s, load 0.90 s, seed 1234",
+        "text   bit-exact: widths 1-8; coupled, seed 1234",
+        "run    prompt 512 tokens 0.21 s, first token 0.25 s, load 0.90 s",
     ]
 
 
@@ -56,9 +57,17 @@ def test_without_a_known_plain_step_there_is_no_speedup() -> None:
 
 
 def test_a_plain_run_is_not_compared_with_itself_and_has_no_draft_line() -> None:
-    speed, run = lines(stats(drafted=False), PLAIN)
+    speed, text, run = lines(stats(drafted=False), PLAIN)
     assert "plain" not in speed
-    assert run.startswith("run ")
+    assert text.startswith("text ") and run.startswith("run ")
+
+
+def test_where_kernels_differ_by_width_near_ties_are_counted() -> None:
+    fast = replace(INFO, plan=replace(INFO.plan, widths=None), accept="greedy")
+    run = stats()
+    assert lines(run, fast)[2] == "text   fast: kernels differ by width, 0 near-ties; greedy"
+    run.n_near_ties = 1
+    assert lines(run, fast)[2] == "text   fast: kernels differ by width, 1 near-tie; greedy"
 
 
 def test_drafting_that_is_off_is_explained() -> None:
@@ -85,7 +94,8 @@ def test_the_end_is_named(reason: FinishReason, stop: str | None, words: str) ->
 def test_what_is_not_known_is_not_zero() -> None:
     assert lines(RunStats(), PLAIN) == [
         "speed  n/a tok/s; 0 tokens in 0.00 s; end of text",
-        "run    prompt 512 tokens 0.00 s, first token n/a, load 0.90 s, seed 1234",
+        "text   bit-exact: widths 1-8; coupled, seed 1234",
+        "run    prompt 512 tokens 0.00 s, first token n/a, load 0.90 s",
     ]
 
 
@@ -96,7 +106,7 @@ def test_styles_are_for_terminals_and_change_no_word() -> None:
         summary.handle(DraftingOff("too slow"))
         summary.handle(Finished(FinishReason.STOP, (), stats()))
         out = stderr.getvalue()
-        assert out.count("\n") == (4 if styled else 3)
+        assert out.count("\n") == (5 if styled else 4)
         assert ("\x1b" in out) == styled
         assert "; off: too slow" in out
         assert ("correction" in out) == styled
