@@ -61,11 +61,11 @@ class ModelDrafter:
             missing = (drawn.token,)
 
     def commit(self, context: Sequence[int]) -> None:
-        """Drop the drafted tokens that are not in `context`."""
+        """Drop the drafted tokens that are not in `context`, or are its last token: the next input."""
         if not self._drafted:
             return
         n_keep = self._n_context
-        for drafted, committed in zip(self._drafted, context[n_keep:], strict=False):
+        for drafted, committed in zip(self._drafted, context[n_keep:-1], strict=False):
             if drafted != committed:
                 break
             n_keep += 1

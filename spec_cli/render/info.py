@@ -48,3 +48,8 @@ class RunInfo:
     device: str
     load_s: float
     versions: Mapping[str, str]
+
+    def near_ties(self, counted: int) -> int | None:
+        """The near-ties of a run; None where they are not counted: nothing hangs on them there."""
+        is_match = self.accept in ("greedy", "coupled")
+        return counted if is_match and not self.plan.is_exact else None

@@ -144,7 +144,7 @@ def _exactness(info: RunInfo, stats: RunStats) -> Object:
         "kernels": asdict(plan.kernels),
         "price": plan.price,
         "max_logit_difference": plan.max_difference,
-        "near_ties": None if plan.is_exact else stats.n_near_ties,
+        "near_ties": info.near_ties(stats.n_near_ties),
     }
 
 

@@ -87,7 +87,7 @@ def _draft(info: RunInfo, stats: RunStats, drafting_off: str | None) -> Iterator
 def _text(info: RunInfo, stats: RunStats) -> str:
     """What drafting can have changed, and by which rule."""
     rule = info.accept if info.accept == "greedy" else f"{info.accept}, seed {info.seed}"
-    return f"{info.plan.describe(stats.n_near_ties)}; {rule}"
+    return f"{info.plan.describe(info.near_ties(stats.n_near_ties))}; {rule}"
 
 
 def _run(info: RunInfo, stats: RunStats) -> str:

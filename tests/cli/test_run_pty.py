@@ -17,7 +17,7 @@ from tests.cli.emulator import Emulator, printed
 from tests.cli.tiny_models import Models
 
 TERMINAL = {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
-SUMMARY = re.compile(r"(speed|draft|run) {2,4}\S.*")
+SUMMARY = re.compile(r"(speed|draft|text|run) {2,4}\S.*")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import pytest
 from tests.cli.conftest import GREEDY, N_TOKENS, Done, SpecCli
 from tests.cli.tiny_models import Models
 
-SUMMARY = re.compile(r"speed  [^\n]+\n(draft  [^\n]+\n)?run    [^\n]+\n")
+SUMMARY = re.compile(r"speed  [^\n]+\n(draft  [^\n]+\n)?text   [^\n]+\nrun    [^\n]+\n")
 
 
 @pytest.fixture(scope="module")

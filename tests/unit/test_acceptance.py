@@ -56,7 +56,7 @@ class Models:
 
 
 def random_models(seed: int, *, n_vocab: int = 3, zeros: float = 0.0) -> Models:
-    """Two random tables, 3 tokens deep; each entry is impossible with probability `zeros`, never a whole row."""
+    """Two random tables, 3 tokens deep; of each row some entries are impossible, never all."""
     rng = np.random.default_rng(seed)
     sequences = [s for n in range(4) for s in itertools.product(range(n_vocab), repeat=n)]
 

@@ -1,0 +1,87 @@
+"""Prompts for measurements and checks: twenty that come with the program, or the user's own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+from spec_cli.errors import UsageError
+from spec_cli.prompt import check_text, decode_text
+
+_OWN_KIND = "own"
+
+
+@dataclass(frozen=True, slots=True)
+class NamedPrompt:
+    """A user message to generate from; `id` is unique in its file, `kind` says what it is like."""
+
+    id: str
+    kind: str
+    text: str
+
+
+def built_in_prompts() -> tuple[NamedPrompt, ...]:
+    """The program's own: four of each kind, in the order code, edit, prose, steps, extract."""
+    data = resources.files("spec_cli").joinpath("prompts.jsonl").read_text(encoding="utf-8")
+    return tuple(_parse(data, "prompts.jsonl", is_json=True))
+
+
+def first_of_each_kind(prompts: tuple[NamedPrompt, ...]) -> tuple[NamedPrompt, ...]:
+    """One prompt for each kind, in order."""
+    by_kind: dict[str, NamedPrompt] = {}
+    for prompt in prompts:
+        by_kind.setdefault(prompt.kind, prompt)
+    return tuple(by_kind.values())
+
+
+def read_prompts(path: Path) -> tuple[NamedPrompt, ...]:
+    """The prompts of a file: one a line where its name ends in `.txt`, else JSON lines.
+
+    A JSON line has `prompt`, and may have `id` and `kind`; blank lines are skipped.
+    Raises UsageError, with the line's number where one line is to blame.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+    is_json = path.suffix.lower() != ".txt"
+    prompts = tuple(_parse(decode_text(data, str(path)), str(path), is_json=is_json))
+    if not prompts:
+        raise UsageError(f"{path} holds no prompts", hint='write lines like `{"prompt": "Hi."}`')
+    return prompts
+
+
+def _parse(data: str, name: str, *, is_json: bool) -> Iterator[NamedPrompt]:
+    lines: dict[str, int] = {}
+    for number, line in enumerate(data.split("\n"), start=1):
+        if not line.strip():
+            continue
+        where = f"{name}, line {number}"
+        prompt = _from_json(line, number, where) if is_json else _from_text(line, number)
+        if prompt.id in lines:
+            raise UsageError(f"{where}: the id `{prompt.id}` is that of line {lines[prompt.id]}")
+        lines[prompt.id] = number
+        yield prompt
+
+
+def _from_text(line: str, number: int) -> NamedPrompt:
+    return NamedPrompt(f"line-{number}", _OWN_KIND, line.strip())
+
+
+def _from_json(line: str, number: int, where: str) -> NamedPrompt:
+    try:
+        value = json.loads(line)
+    except json.JSONDecodeError as error:
+        hint = "a file with one prompt a line needs a name that ends in `.txt`"
+        raise UsageError(f"{where} is not JSON: {error.msg} at column {error.colno}", hint=hint) from None
+    if not isinstance(value, dict):
+        raise UsageError(f"{where} is not a JSON object", hint='write `{"prompt": "..."}`')
+    fields = {"id": f"line-{number}", "kind": _OWN_KIND} | value
+    for key in ("prompt", "id", "kind"):
+        text = fields.get(key)
+        if not isinstance(text, str) or not check_text(text, f"{where}: `{key}`").strip():
+            raise UsageError(f"{where}: `{key}` must be a text that is not blank")
+    return NamedPrompt(fields["id"], fields["kind"], fields["prompt"])
