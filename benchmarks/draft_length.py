@@ -20,7 +20,8 @@ from platformdirs import user_state_path
 
 from spec_cli.cli.inputs import PromptInput, encode_prompt
 from spec_cli.events import Finished
-from spec_cli.session import Environment, Session
+from spec_cli.loader import Environment
+from spec_cli.session import Session
 from spec_cli.settings import DrafterKind, GenerationSettings, SessionSettings
 from spec_cli.spec.sampling import SamplingSettings
 from spec_cli.state import StateStore

@@ -76,7 +76,9 @@ def _from_json(line: str, number: int, where: str) -> NamedPrompt:
         value = json.loads(line)
     except json.JSONDecodeError as error:
         hint = "a file with one prompt a line needs a name that ends in `.txt`"
-        raise UsageError(f"{where} is not JSON: {error.msg} at column {error.colno}", hint=hint) from None
+        raise UsageError(
+            f"{where} is not JSON: {error.msg} at column {error.colno}", hint=hint
+        ) from None
     if not isinstance(value, dict):
         raise UsageError(f"{where} is not a JSON object", hint='write `{"prompt": "..."}`')
     fields = {"id": f"line-{number}", "kind": _OWN_KIND} | value

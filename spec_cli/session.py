@@ -7,29 +7,25 @@ drafting can win on this machine at all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from spec_cli.calibration import PassTimer
-from spec_cli.cpu import usable_cores
 from spec_cli.drafters.model import ModelDrafter
 from spec_cli.drafters.ngram import NgramDrafter
 from spec_cli.drafters.none import NoDrafter
 from spec_cli.engine import Decoder
 from spec_cli.errors import UsageError
 from spec_cli.events import DraftingOff, Event, Notice
-from spec_cli.exactness import Planner, TargetSetup
 from spec_cli.gguf import Header, read_header
 from spec_cli.llama.context import ContextSettings, LlamaContext
-from spec_cli.llama.devices import Device, cpu_device, find_device, offload_devices
-from spec_cli.llama.library import library
-from spec_cli.llama.model import LlamaModel, LoadSettings
+from spec_cli.llama.devices import Device
+from spec_cli.llama.model import LlamaModel
+from spec_cli.loader import Environment, Loader
 from spec_cli.pairing import PairReport, check_pair
 from spec_cli.settings import (
-    ALL_LAYERS,
     AUTO_CTX_ANSWER,
     MIN_AUTO_CTX,
     DrafterKind,
@@ -38,30 +34,13 @@ from spec_cli.settings import (
 )
 from spec_cli.spec.acceptance import make_rule
 from spec_cli.spec.costs import DRAFT_WIDTHS, CostTable, PassTimes
-from spec_cli.spec.exactness import DEFAULT_KERNELS, Exact
 from spec_cli.spec.interfaces import AcceptanceRule, Drafter, LanguageModel
 from spec_cli.spec.padding import PaddedModel
 from spec_cli.spec.policy import K_MAX, CostAware, FixedLength, Policy
-from spec_cli.state import StateStore
 from spec_cli.text import Output
 
 _N_TARGET_ROWS = 64  # the longest draft that can be asked for, and one
 _N_DRAFT_ROWS = 2  # as many as are timed
-
-
-@dataclass(frozen=True, slots=True)
-class Environment:
-    """What a session needs from the outside.
-
-    `clock` gives seconds; `cancelled` is asked often and from inside passes; `notify` receives
-    what the user should know; `progress` what is being done now, with a fraction or None.
-    """
-
-    state: StateStore
-    clock: Callable[[], float]
-    cancelled: Callable[[], bool]
-    notify: Callable[[Notice], None]
-    progress: Callable[[str, float | None], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +71,6 @@ class Session:
         Raises ModelError, PairError, ResourceError, UsageError or Cancelled.
         """
         self.settings, self._env = settings, environment
-        self._models, self._contexts = ExitStack(), ExitStack()
         self.target_header = read_header(target)
         self.kind = _drafter_kind(settings.drafter, draft)
         self.draft_header: Header | None = None
@@ -102,19 +80,18 @@ class Session:
             self._pair = check_pair(self.target_header, self.draft_header)
             for notice in self._pair.notes:
                 environment.notify(notice)
-        self.n_threads = settings.n_threads or usable_cores()
-        self.devices = self._choose_devices(settings.device)
-        self._warn_without_gpu()
         self.drafting_off: str | None = None
         self.costs: CostTable | None = None
         self._draft_model: LlamaModel | None = None
         self._target: LanguageModel | None = None
         self._draft: LlamaContext | None = None
+        self._loader = Loader(settings, environment)
         try:
-            self._load_target(target)
+            self.model, self.plan = self._loader.target(target)
         except BaseException:
             self.close()
             raise
+        self._limit_drafts()
 
     def __enter__(self) -> Self:
         return self
@@ -123,9 +100,18 @@ class Session:
         self.close()
 
     def close(self) -> None:
-        """Free everything, contexts before their models."""
-        self._contexts.close()
-        self._models.close()
+        """Free everything."""
+        self._loader.close()
+
+    @property
+    def n_threads(self) -> int:
+        """How many threads compute."""
+        return self._loader.n_threads
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """What the target is offloaded to; none is the CPU."""
+        return self._loader.devices
 
     @property
     def n_ctx(self) -> int:
@@ -141,7 +127,7 @@ class Session:
         n_ctx = self._context_size(n_prompt, max_tokens)
         if self._target is not None and n_ctx <= self._target.n_ctx:
             return
-        self._contexts.close()
+        self._loader.close_contexts()
         self._target = self._target_context(n_ctx)
         times = self.plan.padded_times()
         if self.drafter_name == "none":
@@ -181,12 +167,18 @@ class Session:
         generation: GenerationSettings,
         draft_tokens: int | None,
         kind: DrafterKind | None = None,
+        rule: AcceptanceRule | None = None,
     ) -> Arm:
-        """An arm with `kind` of drafter (None: the session's own), a fixed length or a policy."""
-        tie_margin = 0.0 if self.plan.is_exact else 2 * self.plan.max_difference
-        rule = make_rule(
-            generation.accept, generation.sampling, generation.seed, tie_margin=tie_margin
-        )
+        """An arm for one generation.
+
+        `draft_tokens` None leaves the length to the policy, `kind` None the drafter to the
+        settings; `rule` None is the rule that `generation` asks for.
+        """
+        if rule is None:
+            tie_margin = 0.0 if self.plan.is_exact else 2 * self.plan.max_difference
+            rule = make_rule(
+                generation.accept, generation.sampling, generation.seed, tie_margin=tie_margin
+            )
         kind = kind or DrafterKind(self.drafter_name)
         return Arm(rule, self._drafter(kind, rule), self._policy(kind, draft_tokens))
 
@@ -226,19 +218,6 @@ class Session:
         costs = self.costs if kind is DrafterKind.MODEL else replace(self.costs, draft_token_s=0.0)
         return CostAware(costs, self.k_max)
 
-    def _load_target(self, path: Path) -> None:
-        """Load the target in the way its exactness plan asks for; find the plan if need be."""
-        planner = self._planner(path)
-        plan = planner.stored()
-        if plan is None and self.settings.exact is Exact.ON:
-            plan = planner.try_kernels()
-        kernels = plan.kernels if plan else DEFAULT_KERNELS
-        if not kernels.tiled:
-            library().disable_tiled()
-        self.model = self._load(path, self.devices, repack=kernels.repack)
-        self.plan = plan or planner.probe(self.model)
-        self._limit_drafts()
-
     def _limit_drafts(self) -> None:
         """Say where the model, or the widths allowed, limit what can be drafted."""
         asked = self.settings.draft_tokens
@@ -260,15 +239,14 @@ class Session:
         """Load the draft model, unless its stored costs already say that it cannot win."""
         assert self.draft_header is not None
         path = self.draft_header.path
-        devices = self._choose_devices(self.settings.draft_device or self.settings.device)
-        timer = self._timer(path, DRAFT_WIDTHS, devices)
+        timer = self._loader.draft_timer(path, DRAFT_WIDTHS)
         if (known := timer.stored()) and self._settle(CostTable(target_times, known(1))):
             return
-        model = self._draft_model = self._draft_model or self._load(path, devices, repack=True)
+        model = self._draft_model = self._draft_model or self._loader.draft(path)
         if not model.can_roll_back:
             self.drafting_off = "the draft's memory is recurrent: it cannot forget rejected tokens"
             return
-        self._draft = self._context(
+        self._draft = self._loader.context(
             model,
             ContextSettings(
                 n_ctx=min(n_ctx, model.n_ctx_train),
@@ -287,24 +265,10 @@ class Session:
             self.drafting_off = costs.verdict(self.k_max)
         return self.drafting_off is not None
 
-    def _load(self, path: Path, devices: tuple[Device, ...], *, repack: bool) -> LlamaModel:
-        load = LoadSettings(self._n_gpu_layers, devices if self._n_gpu_layers else (), repack)
-
-        def report(fraction: float) -> bool:
-            self._env.progress(f"loading {path.name}", fraction)
-            return not self._env.cancelled()
-
-        return self._models.enter_context(LlamaModel(path, load, progress=report))
-
-    @property
-    def _n_gpu_layers(self) -> int:
-        asked = self.settings.n_gpu_layers
-        return ALL_LAYERS if asked is None else asked
-
     def _target_context(self, n_ctx: int) -> LanguageModel:
         """The target's context, with cells and rows for padding beyond what is asked for."""
         n_batch, kernels, n_pad = self.settings.n_batch, self.plan.kernels, self.plan.max_width or 0
-        context = self._context(
+        context = self._loader.context(
             self.model,
             ContextSettings(
                 n_ctx=n_ctx + n_pad,
@@ -318,28 +282,6 @@ class Session:
         if not self.plan.is_exact:
             return context
         return PaddedModel(context, self.plan, n_ctx=n_ctx, n_batch=n_batch)
-
-    def _context(self, model: LlamaModel, settings: ContextSettings) -> LlamaContext:
-        return self._contexts.enter_context(
-            LlamaContext(model, settings, cancelled=self._env.cancelled)
-        )
-
-    def _planner(self, target: Path) -> Planner:
-        setup = TargetSetup(
-            path=target,
-            n_threads=self.n_threads,
-            n_gpu_layers=self._n_gpu_layers,
-            devices=tuple(device.name for device in self.devices) if self._n_gpu_layers else (),
-            facts=self._facts(self.devices),
-        )
-        return Planner(
-            setup,
-            self.settings.exact,
-            state=self._env.state,
-            clock=self._env.clock,
-            cancelled=self._env.cancelled,
-            progress=self._env.progress,
-        )
 
     def _context_size(self, n_prompt: int, max_tokens: int | None) -> int:
         trained = self.model.n_ctx_train
@@ -360,38 +302,6 @@ class Session:
         if n_prompt > n_ctx:
             raise _prompt_too_long(n_prompt, n_ctx, trained)
         return n_ctx
-
-    def _choose_devices(self, name: str | None) -> tuple[Device, ...]:
-        """The devices to offload to; none is the CPU."""
-        if name is not None:
-            device = find_device(name)
-            return (device,) if device else ()
-        return tuple(offload_devices())
-
-    def _warn_without_gpu(self) -> None:
-        if self.settings.n_gpu_layers and not offload_devices():
-            hint = "set it up for CUDA or Metal (see the README), or leave `--gpu-layers` out"
-            self._env.notify(
-                Notice("this build of llama.cpp has no GPU here: the CPU is used", hint, "warning")
-            )
-
-    def _facts(self, devices: tuple[Device, ...]) -> dict[str, Any]:
-        """What measurements of any model depend on, besides the model."""
-        return {
-            "build": f"{library().version} {library().system_info}",
-            "devices": [f"{d.name} {d.description}" for d in devices or (cpu_device(),)],
-            "n_gpu_layers": self._n_gpu_layers,
-            "n_threads": self.n_threads,
-        }
-
-    def _timer(self, path: Path, widths: Sequence[int], devices: tuple[Device, ...]) -> PassTimer:
-        return PassTimer(
-            path,
-            widths,
-            setup=self._facts(devices),
-            state=self._env.state,
-            clock=self._env.clock,
-        )
 
     def _measure(self, timer: PassTimer, context: LlamaContext) -> PassTimes:
         self._env.progress("measuring what a guess costs here (once)", None)

@@ -15,10 +15,11 @@ from spec_cli.cli.pairs import LocalPair
 from spec_cli.cli.signals import Interrupts
 from spec_cli.errors import Cancelled
 from spec_cli.events import Finished, FinishReason, Notice
+from spec_cli.loader import Environment
 from spec_cli.render.base import Renderer
 from spec_cli.render.choose import RenderOptions, choose_renderers
 from spec_cli.render.status import Status
-from spec_cli.session import Environment, Session
+from spec_cli.session import Session
 from spec_cli.settings import GenerationSettings, SessionSettings
 from spec_cli.state import StateStore
 from spec_cli.terminal import Terminal

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import product
@@ -56,7 +55,9 @@ class Matrix:
 
     def generation(self, temp: float) -> GenerationSettings:
         """The settings of every text at `temp`."""
-        return GenerationSettings(self.seed, SamplingSettings(temp=temp), max_tokens=self.max_tokens)
+        return GenerationSettings(
+            self.seed, SamplingSettings(temp=temp), max_tokens=self.max_tokens
+        )
 
     def cells(self) -> list[Cell]:
         """Every comparison, in the order of a report."""
@@ -72,8 +73,4 @@ class Matrix:
     def limited(self, k_max: int) -> Matrix:
         """With drafts of at most `k_max` tokens; lengths that become equal are tried once."""
         cut = (None if k is None else min(k, k_max) for k in self.draft_tokens)
-        return replace(self, draft_tokens=unique(cut))
-
-
-def unique[T](values: Sequence[T]) -> tuple[T, ...]:
-    return tuple(dict.fromkeys(values))
+        return replace(self, draft_tokens=tuple(dict.fromkeys(cut)))

@@ -97,7 +97,7 @@ def test_redirected_text_is_exact_and_the_panel_was_on_the_terminal(
     assert "tok/s" in panel and "──" in panel
     assert "──" not in after
     assert screen.rows == []
-    assert len(screen.emulator.rows) == 4
+    assert len(screen.emulator.rows) == 5
     screen.assert_in_order()
 
 

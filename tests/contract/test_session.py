@@ -11,7 +11,8 @@ import pytest
 
 from spec_cli.errors import Cancelled, PairError, UsageError
 from spec_cli.events import DraftingOff, Event, Finished, FinishReason, Notice
-from spec_cli.session import Environment, Session
+from spec_cli.loader import Environment
+from spec_cli.session import Session
 from spec_cli.settings import DrafterKind, GenerationSettings, SessionSettings
 from spec_cli.spec.costs import DRAFT_WIDTHS, PassTimes
 from spec_cli.spec.exactness import Exact
@@ -257,5 +258,5 @@ def _plant(session: Session, *, target: list[float], draft_s: float) -> None:
     widths = tuple(range(1, len(target) + 1))
     times = PassTimes(widths, tuple(target))
     session.plan = replace(session.plan, widths=widths, times=times)
-    timer = session._timer(session.target_header.path, DRAFT_WIDTHS, session.devices)
+    timer = session._loader.draft_timer(session.target_header.path, DRAFT_WIDTHS)
     timer._state.save("pass-times", timer._key, [[1, 2], [draft_s, draft_s]])

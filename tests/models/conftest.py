@@ -12,8 +12,8 @@ import pytest
 from spec_cli import download
 from spec_cli.cpu import usable_cores
 from spec_cli.llama.quantize import quantize
+from spec_cli.loader import Environment
 from spec_cli.registry import load_registry
-from spec_cli.session import Environment
 from spec_cli.state import StateStore
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from spec_cli.cli.inputs import PromptInput, encode_prompt
 from spec_cli.events import Finished, FinishReason, TextDelta
-from spec_cli.session import Environment, Session
+from spec_cli.loader import Environment
+from spec_cli.session import Session
 from spec_cli.settings import DrafterKind, GenerationSettings, SessionSettings
 from spec_cli.spec.exactness import Exact
 from spec_cli.spec.sampling import SamplingSettings

@@ -1,0 +1,149 @@
+"""Loading models on this machine: its devices and threads, and what was measured here before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from spec_cli.calibration import PassTimer
+from spec_cli.cpu import usable_cores
+from spec_cli.events import Notice
+from spec_cli.exactness import Planner, TargetSetup
+from spec_cli.llama.context import ContextSettings, LlamaContext
+from spec_cli.llama.devices import Device, cpu_device, find_device, offload_devices
+from spec_cli.llama.library import library
+from spec_cli.llama.model import LlamaModel, LoadSettings
+from spec_cli.settings import ALL_LAYERS, SessionSettings
+from spec_cli.spec.exactness import DEFAULT_KERNELS, Exact, ExactnessPlan
+from spec_cli.state import StateStore
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """What a session needs from the outside.
+
+    `clock` gives seconds; `cancelled` is asked often and from inside passes; `notify` receives
+    what the user should know; `progress` what is being done now, with a fraction or None.
+    """
+
+    state: StateStore
+    clock: Callable[[], float]
+    cancelled: Callable[[], bool]
+    notify: Callable[[Notice], None]
+    progress: Callable[[str, float | None], None]
+
+
+class Loader:
+    """Loads models and makes their contexts, and owns both.
+
+    `threads` and `devices` are those of the target; no device is the CPU.
+    Raises ResourceError, also for a device that is not there.
+    """
+
+    def __init__(self, settings: SessionSettings, environment: Environment) -> None:
+        self._settings, self._env = settings, environment
+        self._models, self._contexts = ExitStack(), ExitStack()
+        self.n_threads = settings.n_threads or usable_cores()
+        self.devices = _devices(settings.device)
+        self.draft_devices = _devices(settings.draft_device or settings.device)
+        if settings.n_gpu_layers and not offload_devices():
+            hint = "set it up for CUDA or Metal (see the README), or leave `--gpu-layers` out"
+            environment.notify(
+                Notice("this build of llama.cpp has no GPU here: the CPU is used", hint, "warning")
+            )
+
+    def close(self) -> None:
+        """Free everything, contexts before their models."""
+        self.close_contexts()
+        self._models.close()
+
+    def close_contexts(self) -> None:
+        """Free the contexts and keep the models."""
+        self._contexts.close()
+
+    def target(self, path: Path) -> tuple[LlamaModel, ExactnessPlan]:
+        """The target, loaded in the way its exactness plan asks for; the plan is found if need be.
+
+        Raises ModelError, ResourceError or Cancelled.
+        """
+        planner = self._planner(path)
+        plan = planner.stored()
+        if plan is None and self._settings.exact is Exact.ON:
+            plan = planner.try_kernels()
+        kernels = plan.kernels if plan else DEFAULT_KERNELS
+        if not kernels.tiled:
+            library().disable_tiled()
+        model = self._load(path, self.devices, repack=kernels.repack)
+        return model, plan or planner.probe(model)
+
+    def draft(self, path: Path) -> LlamaModel:
+        """The draft model. Raises ModelError, ResourceError or Cancelled."""
+        return self._load(path, self.draft_devices, repack=DEFAULT_KERNELS.repack)
+
+    def context(self, model: LlamaModel, settings: ContextSettings) -> LlamaContext:
+        """A context of `model`. Raises ResourceError."""
+        return self._contexts.enter_context(
+            LlamaContext(model, settings, cancelled=self._env.cancelled)
+        )
+
+    def draft_timer(self, path: Path, widths: Sequence[int]) -> PassTimer:
+        """Times passes of the draft model."""
+        return PassTimer(
+            path,
+            widths,
+            setup=self._facts(self.draft_devices),
+            state=self._env.state,
+            clock=self._env.clock,
+        )
+
+    @cached_property
+    def _n_gpu_layers(self) -> int:
+        asked = self._settings.n_gpu_layers
+        return ALL_LAYERS if asked is None else asked
+
+    def _load(self, path: Path, devices: tuple[Device, ...], *, repack: bool) -> LlamaModel:
+        load = LoadSettings(self._n_gpu_layers, devices if self._n_gpu_layers else (), repack)
+
+        def report(fraction: float) -> bool:
+            self._env.progress(f"loading {path.name}", fraction)
+            return not self._env.cancelled()
+
+        return self._models.enter_context(LlamaModel(path, load, progress=report))
+
+    def _planner(self, path: Path) -> Planner:
+        setup = TargetSetup(
+            path=path,
+            n_threads=self.n_threads,
+            n_gpu_layers=self._n_gpu_layers,
+            devices=tuple(device.name for device in self.devices) if self._n_gpu_layers else (),
+            facts=self._facts(self.devices),
+        )
+        return Planner(
+            setup,
+            self._settings.exact,
+            state=self._env.state,
+            clock=self._env.clock,
+            cancelled=self._env.cancelled,
+            progress=self._env.progress,
+        )
+
+    def _facts(self, devices: tuple[Device, ...]) -> dict[str, Any]:
+        """What measurements of any model depend on, besides the model."""
+        return {
+            "build": f"{library().version} {library().system_info}",
+            "devices": [f"{d.name} {d.description}" for d in devices or (cpu_device(),)],
+            "n_gpu_layers": self._n_gpu_layers,
+            "n_threads": self.n_threads,
+        }
+
+
+def _devices(name: str | None) -> tuple[Device, ...]:
+    """The devices to offload to; none is the CPU."""
+    if name is not None:
+        device = find_device(name)
+        return (device,) if device else ()
+    return tuple(offload_devices())
