@@ -17,7 +17,6 @@ from spec_cli.llama.probe import Prober
 from spec_cli.spec.costs import TARGET_WIDTHS, PassTimes
 from spec_cli.spec.exactness import (
     DEFAULT_KERNELS,
-    MAX_AUTO_PRICE,
     Exact,
     ExactnessPlan,
     Kernels,
@@ -114,7 +113,7 @@ class Planner:
     def _plan(self, prober: Prober) -> ExactnessPlan:
         if self._exact is Exact.OFF:
             return fast(prober.probe(DEFAULT_KERNELS))
-        probes = prober.survey(DEFAULT_KERNELS, affordable=MAX_AUTO_PRICE)
+        probes = prober.survey(DEFAULT_KERNELS)
         if plan := affordable(probes):
             return plan
         default = [probe for probe in probes if probe.kernels == DEFAULT_KERNELS]

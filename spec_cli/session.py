@@ -34,7 +34,7 @@ from spec_cli.settings import (
 )
 from spec_cli.spec.acceptance import make_rule
 from spec_cli.spec.costs import DRAFT_WIDTHS, CostTable, PassTimes
-from spec_cli.spec.interfaces import AcceptanceRule, Drafter, LanguageModel
+from spec_cli.spec.interfaces import AcceptanceRule, Drafter, LanguageModel, Logits
 from spec_cli.spec.padding import PaddedModel
 from spec_cli.spec.policy import K_MAX, CostAware, FixedLength, Policy
 from spec_cli.text import Output
@@ -306,6 +306,20 @@ class Session:
     def _measure(self, timer: PassTimer, context: LlamaContext) -> PassTimes:
         self._env.progress("measuring what a guess costs here (once)", None)
         return timer.measure(context)
+
+    def rows_after(self, tokens: Sequence[int]) -> tuple[Logits, Logits]:
+        """The logits of target and draft after all `tokens` but the last, and after all of them.
+
+        Each has shape [2, n_shared]: the ids that mean the same in both vocabularies.
+        """
+        assert self._target is not None and self._draft is not None and self._pair is not None
+        rows = []
+        for model in (self._target, self._draft):
+            model.rollback(0)
+            for start in range(0, len(tokens) - 2, model.n_batch):
+                model.eval(tokens[start : min(start + model.n_batch, len(tokens) - 2)], n_rows=0)
+            rows.append(model.eval(tokens[-2:])[:, : self._pair.n_shared].copy())
+        return rows[0], rows[1]
 
 
 def _drafter_kind(asked: DrafterKind, draft: Path | None) -> DrafterKind:

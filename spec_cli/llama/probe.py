@@ -21,10 +21,12 @@ from spec_cli.llama.context import ContextSettings, LlamaContext
 from spec_cli.llama.model import LlamaModel
 from spec_cli.spec.costs import PassTimes
 from spec_cli.spec.exactness import (
+    MAX_AUTO_PRICE,
     Kernels,
     Rows,
     WidthProbe,
     Widths,
+    affordable,
     agree,
     classes_of,
     largest_difference,
@@ -33,11 +35,11 @@ from spec_cli.spec.interfaces import Logits
 
 STEADY_K_TYPE = "bf16"
 
-_N_PREFIX = 32
-_N_COPIES = 32  # with the prefix, a context of 1056 tokens: past the cells that kernels split at
+_N_PREFIX = 16
+_N_COPIES = 64  # with the prefix, a context of 1040 tokens: past the cells that kernels split at
 _N_SINGLE = 2  # steps of width 1: the second attends to what the first one wrote
-_N_SEVERAL = 8  # rows that stand for "several" where KV types are compared
-_MAX_ROUNDS = 5  # of that comparison
+_N_SEVERAL = 8  # rows that stand for "several" where speeds are compared
+_MAX_ROUNDS = 5  # of comparing them
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +48,6 @@ class _Sweep:
 
     rows: Rows
     times: PassTimes
-
-
-@dataclass(frozen=True, slots=True)
-class _Comparison:
-    """What a KV cache of other types does at a long context.
-
-    `agrees`: one row and several rows give equal bits. `slowdown` is the share of the speed that
-    it costs: the worse of one row and of several.
-    """
-
-    agrees: bool
-    slowdown: float
 
 
 class Prober:
@@ -84,60 +74,55 @@ class Prober:
         tokens = _tokens(model.n_vocab, _N_PREFIX + widths[-1] + 1)
         self._prefix, self._tail = tokens[:_N_PREFIX], tokens[_N_PREFIX:]
 
-    def survey(self, kernels: Kernels, *, affordable: float) -> list[WidthProbe]:
+    def survey(self, kernels: Kernels) -> list[WidthProbe]:
         """Probe with the KV caches that are worth it; slowdowns are against that of `kernels`.
 
-        That is the steady cache alone where it makes one row and several rows agree at a slowdown
-        of at most `affordable`, else both.
+        That is the steady cache alone where it is affordable, else both.
         """
         if not self._model.can_roll_back:
             return [self._probe_plain(kernels)]
-        steady = replace(kernels, k_type=STEADY_K_TYPE)
-        compared = self._compare(steady, kernels, affordable=affordable)
-        found = [self._probe(steady, slowdown=compared.slowdown)]
-        if not compared.agrees or compared.slowdown > affordable:
-            found.insert(0, self.probe(kernels))
-        return found
+        steady = self._probe(replace(kernels, k_type=STEADY_K_TYPE), against=kernels)
+        return [steady] if affordable([steady]) else [self._probe(kernels), steady]
 
     def probe(self, kernels: Kernels) -> WidthProbe:
         """Try every width with `kernels`."""
         return self._probe(kernels) if self._model.can_roll_back else self._probe_plain(kernels)
 
-    def _compare(self, kernels: Kernels, default: Kernels, *, affordable: float) -> _Comparison:
-        """Compare `kernels` with `default`, in turns, so that noise meets both alike.
+    def _probe(self, kernels: Kernels, *, against: Kernels | None = None) -> WidthProbe:
+        """About two passes of each width, and some more to compare speeds with `against`."""
+        with self._context(kernels) as context:
+            short = self._sweep(context, self._widths)
+            classes = [self._invariant(context, c, short.rows) for c in classes_of(short.rows)]
+            context.repeat(_N_COPIES)
+            long = self._sweep(context, self._widths)
+            classes = [
+                self._invariant(context, c, long.rows)
+                for members in classes
+                for c in classes_of({width: long.rows[width] for width in members})
+            ]
+            slowdown = 0.0 if against is None else self._slowdown(context, against)
+        difference = max(largest_difference(short.rows), largest_difference(long.rows))
+        return WidthProbe(
+            kernels, short.times, long.times, tuple(filter(None, classes)), difference, slowdown
+        )
 
-        Where they seem to cost more than `affordable`, they are measured again, a few times: the
-        shortest times count.
+    def _slowdown(self, ours: LlamaContext, kernels: Kernels) -> float:
+        """The share of the speed that `ours`, a long context, loses against one with `kernels`.
+
+        The worse of one row and of several, of the shortest times of passes taken in turns. What
+        seems to cost more than `auto` gives is measured again, a few times.
         """
         widths = (1, max(width for width in self._widths if width <= _N_SEVERAL))
         best = np.full((2, len(widths)), np.inf)
-        with self._context(kernels) as ours, self._context(default) as theirs:
-            ours.repeat(_N_COPIES)
+        with self._context(kernels) as theirs:
             theirs.repeat(_N_COPIES)
             for _ in range(_MAX_ROUNDS):
                 sweeps = [self._sweep(context, widths) for context in (ours, theirs)]
                 best = np.minimum(best, [sweep.times.seconds for sweep in sweeps])
                 slowdown = max(0.0, float((best[0] / best[1]).max()) - 1)
-                if slowdown <= affordable:
+                if slowdown <= MAX_AUTO_PRICE:
                     break
-        return _Comparison(len(classes_of(sweeps[0].rows)) == 1, slowdown)
-
-    def _probe(self, kernels: Kernels, *, slowdown: float = 0.0) -> WidthProbe:
-        """About two passes of each width; `slowdown` is passed on."""
-        with self._context(kernels) as context:
-            short = self._sweep(context, self._widths)
-            classes = [self._invariant(context, c) for c in classes_of(short.rows)]
-            context.repeat(_N_COPIES)
-            long = self._sweep(context, self._widths)
-            classes = [
-                self._invariant(context, c)
-                for members in classes
-                for c in classes_of({width: long.rows[width] for width in members})
-            ]
-        difference = max(largest_difference(short.rows), largest_difference(long.rows))
-        return WidthProbe(
-            kernels, short.times, long.times, tuple(filter(None, classes)), difference, slowdown
-        )
+        return slowdown
 
     def _probe_plain(self, kernels: Kernels) -> WidthProbe:
         """A model whose memory cannot drop a tail is decoded by passes of one row, and no other."""
@@ -179,17 +164,20 @@ class Prober:
             seconds.append(min(elapsed for elapsed, _ in timed))
         return _Sweep(rows, PassTimes(tuple(widths), tuple(seconds)))
 
-    def _invariant(self, context: LlamaContext, members: Widths) -> Widths:
-        """`members` up to the widest whose rows do not depend on their index and neighbours."""
+    def _invariant(self, context: LlamaContext, members: Widths, rows: Rows) -> Widths:
+        """`members` up to the widest whose rows do not depend on their index and neighbours.
+
+        Such a pass is tried one token later; that token is evaluated by the narrowest of them.
+        """
         for n in range(len(members), 0, -1):
             width = members[n - 1]
             if width == 1:
                 return members[:1]
             with _kept(context):
-                rows = context.eval(self._tail[:width]).copy()
-                context.rollback(context.n_past - width + 1)
+                context.eval(self._tail[: members[0]])
+                context.rollback(context.n_past - members[0] + 1)
                 one_later = context.eval(self._tail[1 : width + 1])
-                if agree(rows[1:], one_later[:-1]):
+                if agree(rows[width][1:], one_later[:-1]):
                     return members[:n]
         return ()
 

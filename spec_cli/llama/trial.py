@@ -20,7 +20,7 @@ from spec_cli.llama.devices import find_device
 from spec_cli.llama.model import LlamaModel, LoadSettings
 from spec_cli.llama.probe import Prober
 from spec_cli.spec.costs import TARGET_WIDTHS
-from spec_cli.spec.exactness import MAX_AUTO_PRICE, Kernels
+from spec_cli.spec.exactness import Kernels
 
 
 def run_trial(order: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -36,7 +36,7 @@ def run_trial(order: Mapping[str, Any]) -> list[dict[str, Any]]:
             clock=time.perf_counter,
             cancelled=lambda: False,
         )
-        return [asdict(found) for found in prober.survey(kernels, affordable=MAX_AUTO_PRICE)]
+        return [asdict(found) for found in prober.survey(kernels)]
 
 
 def main() -> None:

@@ -155,7 +155,7 @@ def top_k(logits: Logits, k: int) -> Ids:
     least = np.partition(maxima, -k)[-k] if k <= maxima.size else -np.inf
     groups = (~(maxima < least)).nonzero()[0]
     indices = (np.arange(0, logits.size, _N_GROUPS)[:, np.newaxis] + groups).ravel()
-    indices = indices[indices < logits.size]
+    indices = indices[: indices.searchsorted(logits.size)]  # the last round may be incomplete
     values = logits[indices]
     return indices[_largest(values, k, np.partition(values, -k)[-k])]
 

@@ -21,6 +21,7 @@ from spec_cli.verify.difference import Difference
 from spec_cli.verify.matrix import Cell
 
 SCHEMA = "spec-cli/verify-save/1"
+_START = b'{"schema": "%b"' % SCHEMA.encode()
 
 Object = dict[str, Any]
 
@@ -89,23 +90,29 @@ class Archive:
         try:
             with path.open("a+b") as file:
                 file.seek(0)
-                data = file.read()
-                whole = data[: data.rfind(b"\n") + 1]
-                file.truncate(len(whole))
+                *lines, rest = file.read().split(b"\n")
+                for number, line in enumerate(lines, start=1):
+                    self._known.update(_entry(line, f"{path}, line {number}"))
+                if not _START.startswith(rest[: len(_START)]):
+                    raise _foreign(f"{path}, line {len(lines) + 1}")
+                file.truncate(file.tell() - len(rest))
         except OSError as error:
             raise _unusable(path, error) from None
-        for number, line in enumerate(whole.split(b"\n")[:-1], start=1):
-            try:
-                entry = json.loads(line)
-                known = {_key(entry["configuration"]): entry["result"]}
-                if entry["schema"] != SCHEMA:
-                    raise ValueError
-            except (ValueError, KeyError, TypeError):
-                raise UsageError(
-                    f"{path}, line {number} was not written by `spec-cli verify --save`",
-                    hint="give the name of a new file",
-                ) from None
-            self._known.update(known)
+
+
+def _entry(line: bytes, where: str) -> dict[str, Object]:
+    try:
+        entry = json.loads(line)
+        if entry["schema"] == SCHEMA:
+            return {_key(entry["configuration"]): entry["result"]}
+    except (ValueError, KeyError, TypeError):
+        pass
+    raise _foreign(where)
+
+
+def _foreign(where: str) -> UsageError:
+    hint = "give the name of a new file"
+    return UsageError(f"{where} was not written by `spec-cli verify --save`", hint=hint)
 
 
 def _key(configuration: Mapping[str, Any]) -> str:

@@ -20,7 +20,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A speculative text beside the plain one; `difference` is the first, None where they are equal.
+    """A speculative text beside the plain one; `difference` is the first, None when they are equal.
 
     `n_tokens` counts those of the plain text; `n_passes` are the target's passes for the
     speculative one, the widest of them over `max_width` rows.

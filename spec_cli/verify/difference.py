@@ -113,5 +113,5 @@ def end_difference(plain: Sequence[int], speculative: Sequence[int]) -> Differen
     at = min(len(plain), len(speculative))
     ended = "one text has ended and the other goes on"
     reason = ended if len(plain) != len(speculative) else "equal tokens, but another text or end"
-    tokens = (next(iter(text[at:]), None) for text in (plain, speculative))
-    return Difference(at, *tokens, None, None, False, reason)
+    ours, theirs = (next(iter(text[at:]), None) for text in (plain, speculative))
+    return Difference(at, ours, theirs, None, None, False, reason)

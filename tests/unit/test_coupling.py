@@ -165,11 +165,29 @@ def test_no_token_has_more_noise_than_there_is_and_each_the_least() -> None:
 @pytest.mark.parametrize("kind", LONG)
 def test_a_choice_among_many_tokens_is_that_of_the_plain_formula(kind: str, n: int) -> None:
     row = long_row(kind, n)
-    for temp in (1e-300, 0.1, 1.0, 3.0, 1e6):
+    for temp in (1e-310, 0.1, 1.0, 3.0, 1e6):
         chooser = CoupledChooser(replace(NO_FILTER, temp=temp), 6)
         for position in range(2 if n > 100_000 else 20):
             expected = plain_scores(row, position, temp, 6).argmax()
             assert chooser.choose(row, position, []) == expected
+
+
+@pytest.mark.parametrize("position", range(10))
+def test_a_token_that_wins_by_a_hair_from_the_lowest_place_is_found(position: int) -> None:
+    n = 20_000
+    noise = gumbel(6, position, np.arange(n))
+    winner = noise.argmax()
+    needed = np.float32(noise[:63].max() - noise[winner])
+    row = np.where(np.arange(n) < 63, 0, np.nextafter(needed, np.float32(0)))
+    scores = np.sort(plain_scores(row, position, 1.0, 6))
+    assert winner > 63 and scores[-1] - scores[-2] < 1e-6
+    assert CoupledChooser(NO_FILTER, 6).choose(row, position, []) == winner
+
+
+def test_the_least_temperature_is_greedy_and_overflows_nothing() -> None:
+    row = np.random.default_rng(1).normal(size=6000).astype(np.float32)
+    with np.errstate(all="raise"):
+        assert CoupledChooser(replace(NO_FILTER, temp=5e-324), 6).choose(row, 0, []) == row.argmax()
 
 
 def test_the_margin_is_the_distance_of_the_two_best_scores() -> None:

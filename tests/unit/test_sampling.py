@@ -97,6 +97,13 @@ def test_top_p_of_a_long_row_is_what_a_sort_of_the_row_gives(row: Logits, p: flo
     assert top_p(row, p).tolist() == nucleus(row, p)
 
 
+@pytest.mark.parametrize("n", range(100, 120))
+def test_top_p_keeps_all_where_rounded_sums_fall_short_of_the_mass(n: int) -> None:
+    row = np.linspace(0, 1, n, dtype=np.float32)
+    p = float(np.nextafter(1, 0))
+    assert top_p(row, p).tolist() == nucleus(row, p)
+
+
 @given(row=rows, p=st.floats(0.001, 1))
 def test_min_p_keeps_what_is_at_least_p_times_as_likely_as_the_best(row: Logits, p: float) -> None:
     kept = set(min_p(row, p).tolist())
