@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from random import Random
 
 from spec_cli.drafters.random import RandomDrafter
@@ -12,21 +12,12 @@ from spec_cli.events import Finished, FinishReason, TextDelta
 from spec_cli.prompts import NamedPrompt
 from spec_cli.session import Arm, Session
 from spec_cli.settings import DrafterKind, GenerationSettings
-from spec_cli.spec.interfaces import AcceptanceRule
 from spec_cli.spec.stats import RunStats
 from spec_cli.verify.archive import Archive
 from spec_cli.verify.comparison import Comparison, Text
-from spec_cli.verify.difference import Difference, Judge, end_difference
+from spec_cli.verify.difference import Difference, Judge, end_difference, rule_of
 from spec_cli.verify.matrix import ArmDrafter, Cell, Matrix
 from spec_cli.verify.recorder import Departure, Recorder
-
-
-@dataclass(frozen=True, slots=True)
-class _Generated:
-    """A text, and the counters of the run that gave it."""
-
-    text: Text
-    stats: RunStats
 
 
 class Comparer:
@@ -63,20 +54,20 @@ class Comparer:
         if text is None:
             generation = self._matrix.generation(temp)
             arm = self._session.arm(generation, None, DrafterKind.NONE)
-            text = self._generate(prompt, generation, arm).text
+            text, _ = self._generate(prompt, generation, arm)
             self._archive.add_plain(prompt, temp, text)
         return text
 
     def _compare(self, cell: Cell) -> Comparison:
         plain = self.plain(cell.prompt, cell.temp)
-        arm = self._arm(cell, plain.tokens)
-        recorder = self._recorder(cell, arm.rule, plain.tokens)
-        generated = self._generate(
-            cell.prompt,
-            self._matrix.generation(cell.temp),
-            Arm(recorder, arm.drafter, arm.policy),
-        )
-        stats = generated.stats
+        generation = self._matrix.generation(cell.temp)
+        recorder = self._recorder(cell, plain.tokens)
+        arm = self._session.arm(generation, cell.draft_tokens, cell.drafter.kind, recorder)
+        if cell.drafter is ArmDrafter.RANDOM:
+            random = Random(f"{self._matrix.seed} {_name(cell)}")
+            drafter = RandomDrafter(plain.tokens, self._session.model.n_vocab, random)
+            arm = replace(arm, drafter=drafter)
+        text, stats = self._generate(cell.prompt, generation, arm)
         return Comparison(
             cell,
             n_tokens=len(plain.tokens),
@@ -84,30 +75,8 @@ class Comparer:
             n_drafted=stats.n_drafted,
             n_accepted=stats.n_accepted,
             max_width=1 + len(stats.drafted_at),
-            difference=self._difference(cell, plain, generated.text, recorder.departure),
+            difference=self._difference(cell, plain, text, recorder.departure),
         )
-
-    def _arm(self, cell: Cell, plain: Sequence[int]) -> Arm:
-        generation = self._matrix.generation(cell.temp)
-        arm = self._session.arm(generation, cell.draft_tokens, cell.drafter.kind)
-        if cell.drafter is not ArmDrafter.RANDOM:
-            return arm
-        random = Random(f"{self._matrix.seed} {_name(cell)}")
-        drafter = RandomDrafter(plain, self._session.model.n_vocab, random)
-        return Arm(arm.rule, drafter, arm.policy)
-
-    def _recorder(self, cell: Cell, rule: AcceptanceRule, known: Sequence[int]) -> Recorder:
-        return Recorder(rule, n_prompt=len(self._prompts[cell.prompt.id]), known=known)
-
-    def _generate(
-        self, prompt: NamedPrompt, generation: GenerationSettings, arm: Arm
-    ) -> _Generated:
-        *events, finished = self._session.generate(self._prompts[prompt.id], generation, arm)
-        assert isinstance(finished, Finished)
-        if finished.reason is FinishReason.INTERRUPTED:
-            raise Cancelled
-        text = "".join(event.text for event in events if isinstance(event, TextDelta))
-        return _Generated(Text(finished.tokens, text, finished.reason), finished.stats)
 
     def _difference(
         self, cell: Cell, plain: Text, text: Text, departure: Departure | None
@@ -118,17 +87,27 @@ class Comparer:
             return end_difference(plain.tokens, text.tokens)
         at = departure.position
         generation = replace(self._matrix.generation(cell.temp), max_tokens=at + 1)
-        arm = self._session.arm(generation, None, DrafterKind.NONE)
-        recorder = self._recorder(cell, arm.rule, (*plain.tokens[:at], departure.token))
-        self._generate(cell.prompt, generation, Arm(recorder, arm.drafter, arm.policy))
-        judge = Judge(
-            arm.rule,
-            generation.sampling,
-            generation.seed,
-            self._session.plan,
-            n_context=len(self._prompts[cell.prompt.id]) + at,
-        )
+        # Plain decoding, run again, leaves the text that has the other token there.
+        recorder = self._recorder(cell, (*plain.tokens[:at], departure.token))
+        arm = self._session.arm(generation, None, DrafterKind.NONE, recorder)
+        self._generate(cell.prompt, generation, arm)
+        n_context = len(self._prompts[cell.prompt.id]) + at
+        judge = Judge(generation, self._session.plan, n_context)
         return judge.difference(plain.tokens[at], departure, recorder.departure)
+
+    def _recorder(self, cell: Cell, known: Sequence[int]) -> Recorder:
+        rule = rule_of(self._matrix.generation(cell.temp))
+        return Recorder(rule, n_prompt=len(self._prompts[cell.prompt.id]), known=known)
+
+    def _generate(
+        self, prompt: NamedPrompt, generation: GenerationSettings, arm: Arm
+    ) -> tuple[Text, RunStats]:
+        *events, finished = self._session.generate(self._prompts[prompt.id], generation, arm)
+        assert isinstance(finished, Finished)
+        if finished.reason is FinishReason.INTERRUPTED:
+            raise Cancelled
+        text = "".join(event.text for event in events if isinstance(event, TextDelta))
+        return Text(finished.tokens, text, finished.reason), finished.stats
 
 
 def _name(cell: Cell) -> str:

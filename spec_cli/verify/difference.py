@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from spec_cli.settings import GenerationSettings
+from spec_cli.spec.acceptance import make_rule
 from spec_cli.spec.coupling import gumbel
 from spec_cli.spec.exactness import ExactnessPlan
 from spec_cli.spec.interfaces import NO_DRAFT, AcceptanceRule, Logits
-from spec_cli.spec.sampling import SamplingSettings, candidates
+from spec_cli.spec.sampling import candidates
 from spec_cli.verify.recorder import Departure
 
 
@@ -37,13 +39,10 @@ class Difference:
 class Judge:
     """Judges a difference at one position.
 
-    `rule` is that of plain decoding, without a drafter; `n_context` counts the tokens before the
-    position, the prompt included.
+    `n_context` counts the tokens before it, the prompt included.
     """
 
-    rule: AcceptanceRule
-    sampling: SamplingSettings
-    seed: int
+    generation: GenerationSettings
     plan: ExactnessPlan
     n_context: int
 
@@ -87,19 +86,25 @@ class Judge:
 
     def _choose(self, row: Logits) -> int:
         context = range(self.n_context)  # without penalties, only its length plays a part
-        return self.rule.verify(row[np.newaxis], NO_DRAFT, context).tokens[0]
+        return rule_of(self.generation).verify(row[np.newaxis], NO_DRAFT, context).tokens[0]
 
     def _margin(self, row: Logits, token: int, other: int) -> float | None:
         """By how much `token` beats `other`; None when the filters drop one of them."""
-        if self.sampling.temp == 0:
+        sampling = self.generation.sampling
+        if sampling.temp == 0:
             margin = float(row[token] - row[other])
             return margin if np.isfinite(margin) else None
-        found = candidates(row, (), self.sampling)
-        noise = gumbel(self.seed, self.n_context, found.ids)
+        found = candidates(row, (), sampling)
+        noise = gumbel(self.generation.seed, self.n_context, found.ids)
         scores = dict(zip(found.ids.tolist(), found.log_weights + noise, strict=True))
         if token not in scores or other not in scores:
             return None
-        return float(scores[token] - scores[other]) * self.sampling.temp
+        return float(scores[token] - scores[other]) * sampling.temp
+
+
+def rule_of(generation: GenerationSettings) -> AcceptanceRule:
+    """The acceptance rule of a generation, plain or not."""
+    return make_rule(generation.accept, generation.sampling, generation.seed)
 
 
 def largest_difference(a: Logits, b: Logits) -> float:

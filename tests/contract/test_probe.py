@@ -180,8 +180,11 @@ def test_a_width_whose_rows_depend_on_their_place_in_the_pass_is_in_no_class() -
 
 
 @made_up
-def test_a_place_that_matters_in_a_long_context_only_is_found() -> None:
-    machine = Machine(kernel=lambda how: how.width == 16 and how.index >= 12 and how.n_cells >= 512)
+@pytest.mark.parametrize("is_long", [False, True])
+def test_a_place_that_matters_at_one_length_of_the_context_only_is_found(is_long: bool) -> None:
+    machine = Machine(
+        kernel=lambda how: how.width == 16 and how.index >= 12 and (how.n_cells >= 512) == is_long
+    )
     assert machine.prober().probe(DEFAULT_KERNELS).classes == (TARGET_WIDTHS[:-1],)
 
 

@@ -16,15 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_cli.errors import ModelError
-from spec_cli.spec.coupling import (
-    CoupledChooser,
-    GreedyChooser,
-    gumbel,
-    make_chooser,
-    noise_at_least,
-    uniform,
-)
+from spec_cli.spec.coupling import CoupledChooser, GreedyChooser, make_chooser
 from spec_cli.spec.interfaces import Ids, Logits, Weights
+from spec_cli.spec.noise import gumbel, noise_at_least, uniform
 from spec_cli.spec.sampling import SamplingSettings
 from tests.unit.test_sampling import LONG, NO_FILTER, long_row
 

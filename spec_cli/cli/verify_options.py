@@ -1,0 +1,126 @@
+"""The options of `spec-cli verify` that no other command has, and how their lists are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import typer
+
+from spec_cli.cli.options import count
+from spec_cli.errors import UsageError
+from spec_cli.settings import SessionSettings
+from spec_cli.verify.matrix import ArmDrafter
+
+_SAMPLING, _OUTPUT, _DRAFTING, _PROMPT = "Sampling", "Output", "Drafting", "Prompt"
+
+T = TypeVar("T")
+
+
+PairName = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="PAIR",
+        help="A pair of `spec-cli models`, `user/repo:QUANT`, `hf://user/repo/x.gguf`, or a path.",
+        show_default="the default pair",
+    ),
+]
+Prompts = Annotated[
+    Path | None,
+    typer.Option(
+        "--prompts",
+        metavar="FILE",
+        help='Prompts to use, JSON lines with `"prompt"`; of a `.txt` file each line is one.',
+        show_default="5 of 20 built-in ones",
+        rich_help_panel=_PROMPT,
+    ),
+]
+Full = Annotated[
+    bool,
+    typer.Option(
+        "--full",
+        help="The whole matrix, hours on a slow CPU: 20 prompts, -n 256, -k 1,3,7,auto, "
+        "--temp 0,0.8,1.2. Other options still count.",
+        rich_help_panel=_OUTPUT,
+    ),
+]
+Drafters = Annotated[
+    str | None,
+    typer.Option(
+        "--drafter",
+        metavar="LIST",
+        help="Who drafts: `model`, `ngram`, or `random` (the plain text with errors thrown in).",
+        show_default="all",
+        rich_help_panel=_DRAFTING,
+    ),
+]
+Lengths = Annotated[
+    str | None,
+    typer.Option(
+        "--draft-tokens",
+        "-k",
+        metavar="LIST",
+        help="Tokens to draft in a round; `auto` drafts as many as pay.",
+        show_default="4",
+        rich_help_panel=_DRAFTING,
+    ),
+]
+Temps = Annotated[
+    str | None,
+    typer.Option(
+        "--temp",
+        metavar="LIST",
+        help="Temperatures; 0 is greedy.",
+        show_default="0,0.8",
+        rich_help_panel=_SAMPLING,
+    ),
+]
+Seed = Annotated[
+    int, typer.Option("--seed", help="Seed of everything random.", rich_help_panel=_SAMPLING)
+]
+MaxTokens = Annotated[
+    int | None,
+    typer.Option(
+        "--max-tokens",
+        "-n",
+        help="Compare at most N tokens of each text.",
+        show_default="64",
+        rich_help_panel=_OUTPUT,
+    ),
+]
+Save = Annotated[
+    Path | None,
+    typer.Option(
+        "--save",
+        metavar="FILE",
+        help="Keep what is finished in FILE, and take from it what it has: to go on later.",
+        rich_help_panel=_OUTPUT,
+    ),
+]
+
+
+def comma_list(flag: str, text: str, parse: Callable[[str, str], T]) -> tuple[T, ...]:
+    """What `parse` makes of each part between commas, each once."""
+    return tuple(dict.fromkeys(parse(flag, part.strip()) for part in text.split(",")))
+
+
+def drafter_of(flag: str, word: str) -> ArmDrafter:
+    """The drafter of that name. Raises UsageError."""
+    if word not in list(ArmDrafter):
+        names = ", ".join(f"`{name}`" for name in ArmDrafter)
+        raise UsageError(f"{flag} names `{word}`, but knows {names}")
+    return ArmDrafter(word)
+
+
+def length_of(flag: str, word: str) -> int | None:
+    """A draft length; None for `auto`. Raises UsageError."""
+    return SessionSettings(draft_tokens=count(flag, word, auto=None)).draft_tokens
+
+
+def temp_of(flag: str, word: str) -> float:
+    """A temperature. Raises UsageError."""
+    try:
+        return float(word)
+    except ValueError:
+        raise UsageError(f"{flag} is `{word}`, but must be numbers like `0,0.8`") from None

@@ -1,0 +1,216 @@
+"""A verification as text: tables on a terminal, aligned plain lines in a pipe."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from spec_cli.render.info import ModelInfo, RunInfo
+from spec_cli.render.stdout import Stdout
+from spec_cli.render.style import percent
+from spec_cli.render.text import inert, one_line
+from spec_cli.terminal import Terminal
+from spec_cli.verify.comparison import Comparison
+from spec_cli.verify.matrix import Matrix
+from spec_cli.verify.report import Report
+from spec_cli.verify.rules import FALSE_ALARM, RuleCheck
+
+Spell = Callable[[int], str]
+"""The text of a token id."""
+
+Grid = list[list[str]]
+"""A table, row by row."""
+
+_ID_CHARS = 20  # of a prompt's id
+_UNKNOWN = "n/a"
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """How the outcome of a comparison is shown: a difference with its position, or without."""
+
+    equal: str
+    near_tie: str
+    different: str
+    missing: str
+    with_position: bool = True
+
+    def of(self, comparison: Comparison | None) -> str:
+        """The mark of `comparison`; None is one that was not made."""
+        if comparison is None:
+            return self.missing
+        if comparison.difference is None:
+            return self.equal
+        mark = self.near_tie if comparison.is_near_tie else self.different
+        return f"{mark}{comparison.difference.position}" if self.with_position else mark
+
+    def legend(self, report: Report) -> str:
+        """What the marks mean, those that the report has."""
+        after = " after so many tokens" if self.with_position else ""
+        meanings = [
+            (report.equal, f"{self.equal} equal"),
+            (report.near_ties, f"{self.near_tie} near-tie{after}"),
+            (report.unexplained, f"{self.different} different{after}"),
+            (not report.is_complete, f"{self.missing} not compared"),
+        ]
+        return ", ".join(meaning for occurs, meaning in meanings if occurs)
+
+
+PLAIN = Marks("=", "~", "!", ".")
+UNICODE = Marks("✓", "≈", "✗", "·")
+_STYLES = {UNICODE.equal: "green", UNICODE.near_tie: "yellow", UNICODE.different: "bold red"}
+
+
+def print_report(
+    terminal: Terminal, report: Report, matrix: Matrix, info: RunInfo, spell: Spell
+) -> None:
+    """Write the report to stdout. Raises BrokenPipeError."""
+    stdout = Stdout(terminal.stdout)
+    if not terminal.stdout_is_tty:
+        blocks = report_blocks(report, matrix, info, spell, PLAIN)
+        lines = (line for b in blocks for line in ([b] if isinstance(b, str) else aligned(b)))
+        stdout.write("".join(f"{line}\n" for line in lines))
+        return
+    console = Console(
+        file=terminal.stdout, no_color=not terminal.color, force_terminal=True, highlight=False
+    )
+    widest = max(map(len, aligned(results(report, matrix, UNICODE))))
+    marks = replace(UNICODE, with_position=widest <= console.width)
+    with console.capture() as captured:
+        for block in report_blocks(report, matrix, info, spell, marks):
+            console.print(Text(block) if isinstance(block, str) else _table(block))
+    stdout.write(captured.get())
+
+
+def report_blocks(
+    report: Report, matrix: Matrix, info: RunInfo, spell: Spell, marks: Marks
+) -> Iterator[str | Grid]:
+    """The report from top to bottom: lines, and tables."""
+    yield from _facts(report, matrix, info)
+    yield ""
+    yield results(report, matrix, marks)
+    yield marks.legend(report)
+    yield _drafting(report)
+    yield ""
+    if differences := list(_differences(report, spell)):
+        yield from (*differences, "")
+    yield from _rules(report)
+    yield ""
+    yield report.conclusion
+
+
+def results(report: Report, matrix: Matrix, marks: Marks) -> Grid:
+    """A row for each prompt and temperature, a column for each drafter and draft length."""
+    made = {comparison.cell: comparison for comparison in report.comparisons}
+    lengths = ["auto" if k is None else str(k) for k in matrix.draft_tokens]
+    lengths[0] = f"k={lengths[0]}"
+    names = [cell for d in matrix.drafters for cell in (d, *[""] * (len(lengths) - 1))]
+    grid = [["", "", "", *names], ["prompt", "temp", "tokens", *lengths * len(matrix.drafters)]]
+    n_arms = len(names)
+    cells = matrix.cells()
+    for first in range(0, len(cells), n_arms):
+        arms = [made.get(cell) for cell in cells[first : first + n_arms]]
+        n_tokens = next((str(c.n_tokens) for c in arms if c), marks.missing)
+        cell = cells[first]
+        prompt = one_line(cell.prompt.id)[:_ID_CHARS]
+        grid.append([prompt, f"{cell.temp:g}", n_tokens, *map(marks.of, arms)])
+    return grid
+
+
+def aligned(grid: Grid) -> list[str]:
+    """The rows of a table as lines, its columns two blanks apart."""
+    widths = [max(map(len, column)) for column in zip(*grid, strict=True)]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in grid
+    ]
+
+
+def _table(grid: Grid) -> Table:
+    table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
+    for _ in grid[0]:
+        table.add_column(no_wrap=True)
+    for row in grid:
+        table.add_row(*(Text(cell, style=_STYLES.get(cell[:1], "")) for cell in row))
+    return table
+
+
+def _facts(report: Report, matrix: Matrix, info: RunInfo) -> Iterator[str]:
+    yield f"target  {_model(info.target)}"
+    yield f"draft   {_model(info.draft) if info.draft else 'none'}"
+    yield f"exact   {report.plan.describe()}"
+    prompts = _count(len(matrix.prompts), "prompt")
+    temps = " and ".join(f"{temp:g}" for temp in matrix.temps)
+    yield f"texts   {prompts}, temp {temps}, up to {matrix.max_tokens} tokens, seed {matrix.seed}"
+
+
+def _drafting(report: Report) -> str:
+    """What was drafted, so that nobody takes a check for one that drafted nothing."""
+    n_drafted = sum(c.n_drafted for c in report.comparisons)
+    n_accepted = sum(c.n_accepted for c in report.comparisons)
+    rate = percent(n_accepted / n_drafted) if n_drafted else _UNKNOWN
+    width = max((c.max_width for c in report.comparisons), default=0)
+    return f"{_count(n_drafted, 'draft token')}, {rate} accepted, in passes of 1 to {width} rows"
+
+
+def _differences(report: Report, spell: Spell) -> Iterator[str]:
+    for comparison in [*report.unexplained, *report.near_ties]:
+        cell, found = comparison.cell, comparison.difference
+        assert found is not None
+        k = "auto" if cell.draft_tokens is None else cell.draft_tokens
+        yield (
+            f"{one_line(cell.prompt.id)}, temp {cell.temp:g}, {cell.drafter} k={k}: "
+            f"after {_count(found.position, 'token')} plain has {_token(found.plain, spell)}, "
+            f"speculative {_token(found.speculative, spell)}"
+        )
+        verdict = "near-tie" if found.is_near_tie else "unexplained"
+        figures = [f"{verdict}: {found.reason}"]
+        if found.row_difference is not None:
+            figures.append(f"they differ by up to {found.row_difference:.3g} logits")
+        if found.margin is not None:
+            figures.append(f"plain prefers its token by {found.margin:.3g}")
+        yield f"  {'; '.join(figures)}"
+
+
+def _rules(report: Report) -> Iterator[str | Grid]:
+    if report.rules_skipped is not None:
+        yield f"acceptance rules: not checked, {report.rules_skipped}"
+        return
+    checks = report.rules
+    n_pairs = len({(check.prompt, check.position) for check in checks})
+    limit = FALSE_ALARM / len(checks)
+    rounds, pairs = f"{checks[0].n_rounds:,} rounds", _count(n_pairs, "pair")
+    yield f"acceptance rules, {rounds} on each of {pairs} of rows of the two models"
+    yield _rule_grid(checks)
+    tests = _count(len(checks), "chi-square test")
+    yield f"{tests}; p below {limit:.1e} fails (false alarms: {FALSE_ALARM:g} in all)"
+
+
+def _rule_grid(checks: Sequence[RuleCheck]) -> Grid:
+    grid = [["rule", "sampling", "accepted", "lowest p"]]
+    for accept, sampling in dict.fromkeys((check.accept, check.sampling) for check in checks):
+        group = [c for c in checks if (c.accept, c.sampling) == (accept, sampling)]
+        rate = sum(c.n_accepted for c in group) / sum(c.n_drafted for c in group)
+        lowest = min(check.test.p_value for check in group)
+        failed = "" if all(check.passes(len(checks)) for check in group) else "  FAILED"
+        grid.append([accept, sampling, percent(rate), f"{lowest:.2g}{failed}"])
+    return grid
+
+
+def _model(model: ModelInfo) -> str:
+    return one_line(f"{model.name} ({model.file})")
+
+
+def _token(token: int | None, spell: Spell) -> str:
+    if token is None:
+        return "ended"
+    return f"{inert(json.dumps(spell(token), ensure_ascii=False))} ({token})"
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"

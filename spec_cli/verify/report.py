@@ -1,0 +1,82 @@
+"""What a verification found, as a whole, and whether it passed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spec_cli.spec.exactness import ExactnessPlan
+from spec_cli.verify.comparison import Comparison
+from spec_cli.verify.matrix import Cell
+from spec_cli.verify.rules import RuleCheck
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """`comparisons` are those that were made of `cells`, in any order.
+
+    `rules_skipped` says why the acceptance rules were not checked, None when they were.
+    """
+
+    cells: tuple[Cell, ...]
+    comparisons: tuple[Comparison, ...]
+    plan: ExactnessPlan
+    rules: tuple[RuleCheck, ...] = ()
+    rules_skipped: str | None = None
+
+    def comparison(self, cell: Cell) -> Comparison | None:
+        """The comparison of `cell`, if it was made."""
+        return next((c for c in self.comparisons if c.cell == cell), None)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing was left out by an interruption."""
+        return len(self.comparisons) == len(self.cells)
+
+    @property
+    def equal(self) -> list[Comparison]:
+        """The comparisons of equal texts."""
+        return [c for c in self.comparisons if c.is_equal]
+
+    @property
+    def near_ties(self) -> list[Comparison]:
+        """The differences that rounding explains."""
+        return [c for c in self.comparisons if c.is_near_tie]
+
+    @property
+    def unexplained(self) -> list[Comparison]:
+        """All other differences."""
+        return [c for c in self.comparisons if not c.is_equal and not c.is_near_tie]
+
+    @property
+    def failed_rules(self) -> list[RuleCheck]:
+        """The checks of acceptance rules that failed."""
+        return [check for check in self.rules if not check.passes(len(self.rules))]
+
+    @property
+    def failure(self) -> str | None:
+        """What is wrong, in one sentence; None when nothing is, as far as was looked."""
+        n, total = len(self.unexplained), len(self.comparisons)
+        rules = ", ".join(dict.fromkeys(str(check.accept) for check in self.failed_rules))
+        wrong = []
+        if n:
+            texts = "1 speculative text differs" if n == 1 else f"{n} speculative texts differ"
+            wrong.append(f"{texts} from plain decoding, of {total} compared, without explanation")
+        if rules:
+            wrong.append(f"the target's distribution is not kept by: {rules}")
+        return "; ".join(wrong) or None
+
+    @property
+    def conclusion(self) -> str:
+        """The outcome in one sentence."""
+        n_equal, n, n_cells = len(self.equal), len(self.comparisons), len(self.cells)
+        tokens = f"token for token ({sum(c.n_tokens for c in self.equal):,} tokens)"
+        share = f"all {n}" if n_equal == n else f"{n_equal} of {n}"
+        parts = [f"{share} speculative texts equal plain decoding, {tokens}"]
+        if not self.is_complete:
+            parts[0] = f"interrupted after {n} of {n_cells} comparisons: {parts[0]}"
+        if near := len(self.near_ties):
+            parts[0] += f", and {near} {'leaves' if near == 1 else 'leave'} it at a near-tie"
+        parts.append(self.plan.describe())
+        if self.failure:
+            parts.append(f"FAILED: {self.failure}")
+        return "; ".join(parts)
