@@ -61,7 +61,7 @@ class ModelDrafter:
             missing = (drawn.token,)
 
     def commit(self, context: Sequence[int]) -> None:
-        """Drop the drafted tokens that are not in `context`, or are its last token: the next input."""
+        """Drop the drafted tokens that `context` lacks, or that are its last: the next input."""
         if not self._drafted:
             return
         n_keep = self._n_context

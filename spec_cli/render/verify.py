@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 from rich.console import Console
 from rich.table import Table
@@ -16,7 +17,7 @@ from spec_cli.render.style import percent
 from spec_cli.render.text import inert, one_line
 from spec_cli.terminal import Terminal
 from spec_cli.verify.comparison import Comparison
-from spec_cli.verify.matrix import Matrix
+from spec_cli.verify.matrix import Cell, Matrix
 from spec_cli.verify.report import Report
 from spec_cli.verify.rules import FALSE_ALARM, RuleCheck
 
@@ -105,28 +106,31 @@ def report_blocks(
 
 
 def results(report: Report, matrix: Matrix, marks: Marks) -> Grid:
-    """A row for each prompt and temperature, a column for each drafter and draft length."""
+    """A row for each prompt and temperature, a column for each drafter: all its draft lengths."""
     made = {comparison.cell: comparison for comparison in report.comparisons}
+    n_tokens = {(c.cell.prompt, c.cell.temp): str(c.n_tokens) for c in report.comparisons}
+    texts = list(product(matrix.prompts, matrix.temps))
     lengths = ["auto" if k is None else str(k) for k in matrix.draft_tokens]
     lengths[0] = f"k={lengths[0]}"
-    names = [cell for d in matrix.drafters for cell in (d, *[""] * (len(lengths) - 1))]
-    grid = [["", "", "", *names], ["prompt", "temp", "tokens", *lengths * len(matrix.drafters)]]
-    n_arms = len(names)
-    cells = matrix.cells()
-    for first in range(0, len(cells), n_arms):
-        arms = [made.get(cell) for cell in cells[first : first + n_arms]]
-        n_tokens = next((str(c.n_tokens) for c in arms if c), marks.missing)
-        cell = cells[first]
-        prompt = one_line(cell.prompt.id)[:_ID_CHARS]
-        grid.append([prompt, f"{cell.temp:g}", n_tokens, *map(marks.of, arms)])
-    return grid
+    columns = [
+        ["", "prompt", *(one_line(prompt.id)[:_ID_CHARS] for prompt, _ in texts)],
+        ["", "temp", *(f"{temp:g}" for _, temp in texts)],
+        ["", "tokens", *(n_tokens.get(text, "") for text in texts)],
+    ]
+    for drafter in matrix.drafters:
+        outcomes = [
+            [marks.of(made.get(Cell(*text, drafter, k))) for k in matrix.draft_tokens]
+            for text in texts
+        ]
+        columns.append([drafter, *aligned([lengths, *outcomes], gap=" ")])
+    return [list(row) for row in zip(*columns, strict=True)]
 
 
-def aligned(grid: Grid) -> list[str]:
-    """The rows of a table as lines, its columns two blanks apart."""
+def aligned(grid: Grid, gap: str = "  ") -> list[str]:
+    """The rows of a table as lines, `gap` between its columns."""
     widths = [max(map(len, column)) for column in zip(*grid, strict=True)]
     return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        gap.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in grid
     ]
 
@@ -136,7 +140,11 @@ def _table(grid: Grid) -> Table:
     for _ in grid[0]:
         table.add_column(no_wrap=True)
     for row in grid:
-        table.add_row(*(Text(cell, style=_STYLES.get(cell[:1], "")) for cell in row))
+        cells = [Text(cell) for cell in row]
+        for cell in cells:
+            for mark, style in _STYLES.items():
+                cell.highlight_regex(rf"{mark}\d*", style)
+        table.add_row(*cells)
     return table
 
 

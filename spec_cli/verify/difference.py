@@ -9,9 +9,9 @@ import numpy as np
 
 from spec_cli.settings import GenerationSettings
 from spec_cli.spec.acceptance import make_rule
-from spec_cli.spec.coupling import gumbel
 from spec_cli.spec.exactness import ExactnessPlan
 from spec_cli.spec.interfaces import NO_DRAFT, AcceptanceRule, Logits
+from spec_cli.spec.noise import gumbel
 from spec_cli.spec.sampling import candidates
 from spec_cli.verify.recorder import Departure
 
@@ -21,9 +21,10 @@ class Difference:
     """Where a speculative text leaves the plain one: `position` tokens are equal before it.
 
     A token is None where its text has ended. `margin` is by how much plain decoding prefers its
-    own token, in logits, and `row_difference` the largest difference of two logits of the two
-    rows: None where there is no such figure. A near-tie is a difference that two rows explain
-    which differ by no more than rounding does; `reason` tells why it is one, or is not.
+    own token, in logits; None where a filter drops one of the two in one of the rows.
+    `row_difference` is the largest difference of two logits of the rows; None where that is no
+    number. A near-tie is a difference that two rows explain which differ by no more than rounding
+    does; `reason` tells why it is one, or is not.
     """
 
     position: int
@@ -57,14 +58,18 @@ class Judge:
             return Difference(at, known, token, None, None, False, reason)
         rows = largest_difference(again.row, speculative.row)
         wrong = self._algorithm(known, again.row, token, speculative.row) or self._arithmetic(rows)
+        margin = self._margin(again.row, known, token)
+        if self._margin(speculative.row, token, known) is None:
+            margin = None
+        edge = ", and a filter keeps one of the tokens in one row only" if margin is None else ""
         return Difference(
             position=at,
             plain=known,
             speculative=token,
-            margin=self._margin(again.row, known, token),
+            margin=margin,
             row_difference=rows if np.isfinite(rows) else None,
             is_near_tie=wrong is None,
-            reason=wrong or "the rows differ by no more than passes of different widths do here",
+            reason=wrong or f"the rows differ by no more than other widths do here{edge}",
         )
 
     def _algorithm(self, known: int, plain: Logits, token: int, speculative: Logits) -> str | None:
@@ -89,7 +94,7 @@ class Judge:
         return rule_of(self.generation).verify(row[np.newaxis], NO_DRAFT, context).tokens[0]
 
     def _margin(self, row: Logits, token: int, other: int) -> float | None:
-        """By how much `token` beats `other`; None when the filters drop one of them."""
+        """By how much `token` beats `other` in logits; None when a filter drops one of them."""
         sampling = self.generation.sampling
         if sampling.temp == 0:
             margin = float(row[token] - row[other])

@@ -22,9 +22,7 @@ from spec_cli.verify.chisquare import MIN_EXPECTED, ChiSquare, chi_square, upper
         (100, (124.342113, 135.806723, 149.449253)),
     ],
 )
-def test_the_tail_is_that_of_the_tables(
-    degrees_of_freedom: int, points: tuple[float, ...]
-) -> None:
+def test_the_tail_is_that_of_the_tables(degrees_of_freedom: int, points: tuple[float, ...]) -> None:
     for point, tail in zip(points, (0.05, 0.01, 0.001), strict=True):
         assert upper_tail(point, degrees_of_freedom) == pytest.approx(tail, rel=1e-5)
 
@@ -77,8 +75,7 @@ def test_counts_of_the_law_have_uniform_p_values_and_others_none() -> None:
     rng = np.random.default_rng(0)
     law = np.array([0.4, 0.3, 0.2, 0.09, 0.01])
     ps = [
-        chi_square(rng.multinomial(2000, law).astype(float), 2000 * law).p_value
-        for _ in range(400)
+        chi_square(rng.multinomial(2000, law).astype(float), 2000 * law).p_value for _ in range(400)
     ]
     quartiles = np.quantile(ps, (0.25, 0.5, 0.75))
     assert np.abs(quartiles - (0.25, 0.5, 0.75)).max() < 0.08

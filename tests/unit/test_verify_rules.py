@@ -18,7 +18,7 @@ from spec_cli.verify.rules import FALSE_ALARM, SAMPLINGS, RuleCheck, check_rules
 N_ROUNDS = 600
 
 
-def row_pair(seed: int = 0, n: int = 12, noise: float = 1.0) -> RowPair:
+def row_pair(seed: int = 0, n: int = 5, noise: float = 1.5) -> RowPair:
     rng = np.random.default_rng(seed)
     target = rng.normal(scale=1.5, size=(2, n)).astype(np.float32)
     draft = (target + rng.normal(scale=noise, size=(2, n))).astype(np.float32)
