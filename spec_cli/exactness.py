@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +30,7 @@ from spec_cli.state import StateStore, file_identity
 _BARE_KERNELS = replace(DEFAULT_KERNELS, repack=False, tiled=False)
 
 _KIND = "exactness-plans"
+_PROBE_VERSION = 1  # of what a probe tries and how a price is reckoned
 _POLL_S = 0.05
 
 
@@ -51,6 +51,7 @@ class TargetSetup:
             **file_identity(self.path),
             "widths": list(TARGET_WIDTHS),
             "exact": exact,
+            "probe": _PROBE_VERSION,
         }
 
 
@@ -79,7 +80,10 @@ class Planner:
     def stored(self) -> ExactnessPlan | None:
         """The plan of an earlier run with this set-up."""
         value = self._state.load(_KIND, self._setup.key(self._exact))
-        return None if value is None else _plan_from_json(value)
+        try:
+            return None if value is None else _plan_from_json(value)
+        except (KeyError, TypeError):  # written by another version
+            return None
 
     def probe(self, model: LlamaModel) -> ExactnessPlan:
         """Probe the loaded target, and keep the plan. Raises ResourceError or Cancelled."""
@@ -99,13 +103,15 @@ class Planner:
         Stops early where the default way is affordable. Raises ResourceError or Cancelled.
         """
         probes: list[WidthProbe] = []
+        reference: WidthProbe | None = None
         loads = [DEFAULT_KERNELS, replace(DEFAULT_KERNELS, repack=False), _BARE_KERNELS]
         if self._setup.devices:
             loads = loads[:1]  # the other ways change CPU kernels
         for i, kernels in enumerate(loads):
             self._progress("trying kernels whose passes give equal bits (once)", i / len(loads))
             found = self._trial(kernels)
-            probes += found if not probes else [_priced(probe, probes) for probe in found]
+            reference = reference or found[0]
+            probes += [_priced(probe, reference) for probe in found]
             if plan := affordable(probes):
                 return self._keep(plan)
         return self._keep(cheapest(probes))
@@ -129,18 +135,19 @@ class Planner:
             "devices": setup.devices,
             "kernels": asdict(kernels),
         }
-        environment = os.environ | ({} if kernels.tiled else {"GGML_CPU_TILED_MM": "0"})
         with subprocess.Popen(
-            [sys.executable, "-m", "spec_cli.llama.trial", json.dumps(order)],
+            # -P: nothing is imported from the current directory.
+            [sys.executable, "-P", "-m", "spec_cli.llama.trial", json.dumps(order)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=environment,
             text=True,
         ) as process:
             out, error = self._outcome(process)
         if process.returncode != 0:
-            raise ResourceError(f"the kernels cannot be tried: {error.strip() or 'it crashed'}")
+            if self._cancelled():
+                raise Cancelled
+            raise ResourceError(f"the kernels cannot be tried: {_told(process.returncode, error)}")
         return [_probe_from_json(value) for value in json.loads(out)]
 
     def _outcome(self, process: subprocess.Popen[str]) -> tuple[str, str]:
@@ -158,10 +165,23 @@ class Planner:
         return plan
 
 
-def _priced(probe: WidthProbe, default: Sequence[WidthProbe]) -> WidthProbe:
-    """`probe`, its slowdown counted against the default way to load, with a like KV cache."""
-    like = next((p for p in default if p.kernels.k_type == probe.kernels.k_type), default[0])
-    return replace(probe, slowdown=(1 + probe.slowdown) * (1 + slowdown(probe, like)) - 1)
+def _told(returncode: int, error: str) -> str:
+    """The one line of a failed process's stderr that says why; a crash says it first."""
+    lines = [line.strip() for line in error.splitlines() if line.strip()]
+    if not lines:
+        return f"their process ended with {returncode}"
+    return lines[0] if returncode < 0 else lines[-1]
+
+
+def _priced(probe: WidthProbe, reference: WidthProbe) -> WidthProbe:
+    """`probe`, its slowdown counted against the default kernels by way of `reference`.
+
+    The reference was compared with them in its own process, in turns; `probe` was in another.
+    """
+    if probe.kernels.repack == reference.kernels.repack:
+        return probe
+    total = (1 + reference.slowdown) * (1 + slowdown(probe, reference)) - 1
+    return replace(probe, slowdown=total)
 
 
 def _plan_from_json(value: Mapping[str, Any]) -> ExactnessPlan:

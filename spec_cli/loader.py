@@ -75,8 +75,7 @@ class Loader:
         if plan is None and self._settings.exact is Exact.ON:
             plan = planner.try_kernels()
         kernels = plan.kernels if plan else DEFAULT_KERNELS
-        if not kernels.tiled:
-            library().disable_tiled()
+        library().use_tiled(kernels.tiled)
         model = self._load(path, self.devices, repack=kernels.repack)
         return model, plan or planner.probe(model)
 

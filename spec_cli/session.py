@@ -39,6 +39,7 @@ from spec_cli.spec.padding import PaddedModel
 from spec_cli.spec.policy import K_MAX, CostAware, FixedLength, Policy
 from spec_cli.text import Output
 
+_LEARNED_POSITIONS = ("gpt2", "starcoder")
 _N_TARGET_ROWS = 64  # the longest draft that can be asked for, and one
 _N_DRAFT_ROWS = 2  # as many as are timed
 
@@ -228,9 +229,10 @@ class Session:
         elif self.plan.max_width == 1:
             self.drafting_off = "no wider pass gives the bits of a plain step here"
         elif self.plan.max_width is not None and asked is not None and asked > self.k_max:
+            tokens = "1 token" if self.k_max == 1 else f"{self.k_max} tokens"
             self._env.notify(
                 Notice(
-                    f"drafts are cut to {self.k_max} tokens: wider passes may give other bits",
+                    f"drafts are cut to {tokens}: wider passes may give other bits",
                     "use `--exact off` for longer ones",
                 )
             )
@@ -299,6 +301,9 @@ class Session:
                         level="warning",
                     )
                 )
+        if self.target_header.architecture in _LEARNED_POSITIONS:
+            # There are no more of them, and padding stands after the last token.
+            n_ctx = min(n_ctx, trained - (self.plan.max_width or 0))
         if n_prompt > n_ctx:
             raise _prompt_too_long(n_prompt, n_ctx, trained)
         return n_ctx

@@ -51,7 +51,7 @@ class _Size:
     n_rounds: int
 
 
-_QUICK = _Size("4", "0,0.8", max_tokens=64, n_rounds=2000)
+_QUICK = _Size("4", "0,0.8", max_tokens=32, n_rounds=2000)
 _FULL = _Size("1,3,7,auto", "0,0.8,1.2", max_tokens=256, n_rounds=20_000)
 
 
@@ -82,8 +82,8 @@ def verify(
     models. Exit code 7: a difference that rounding does not explain, or in
     bit-exact mode, any.
 
-    Without options: 5 prompts, temperatures 0 and 0.8, 64 tokens, drafts of
-    4 tokens by all drafters; some minutes on a slow CPU.
+    Without options: 5 prompts, temperatures 0 and 0.8, 32 tokens, drafts of
+    4 tokens by all drafters; a few minutes on a slow CPU.
 
     \b
     Examples:

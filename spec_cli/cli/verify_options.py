@@ -85,7 +85,7 @@ MaxTokens = Annotated[
         "--max-tokens",
         "-n",
         help="Compare at most N tokens of each text.",
-        show_default="64",
+        show_default="32",
         rich_help_panel=_OUTPUT,
     ),
 ]

@@ -57,6 +57,7 @@ class LlamaContext:
         """
         self._api = api = library().api
         self._n_ctx, self._n_batch, self._n_rows = settings.n_ctx, settings.n_batch, settings.n_rows
+        self._n_sequences = settings.n_sequences
         self._n_past = 0
         self._n_vocab = model.n_vocab
         self._suppressed = np.array(model.suppressed, dtype=np.intp)
@@ -143,8 +144,10 @@ class LlamaContext:
 
         Attention then runs over a context as long as that, though the copies stand at the
         positions of the original: good for measuring, not for text. `rollback` leaves the copies
-        of positions it keeps. Needs `n_sequences` above `n`. Raises ResourceError.
+        of positions it keeps. Needs `n_sequences` above `n`, and cells for the copies besides
+        those of the tokens to come. Raises ResourceError.
         """
+        assert n < self._n_sequences
         size = self._api.llama_state_seq_get_size(self.handle, _SEQUENCE)
         state = (ctypes.c_uint8 * size)()
         size = self._api.llama_state_seq_get_data(self.handle, state, size, _SEQUENCE)

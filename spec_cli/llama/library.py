@@ -13,7 +13,7 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
-from spec_cli.errors import SpecError
+from spec_cli.errors import ResourceError, SpecError
 
 # OpenMP threads spin at barriers; a bounded spin costs nothing on a quiet machine and keeps the
 # step time on a busy one (p95 174 -> 52 ms measured). It has to be set before the library loads.
@@ -56,14 +56,25 @@ class Library:
     def __init__(self, api: ModuleType) -> None:
         self.api: Any = api
         self.log = NativeLog()
+        self._tiled: bool | None = None
         # Kept: ctypes callbacks are freed with their last reference.
         self._log_callback = api.llama_log_callback(self.log.write)
         api.llama_log_set(self._log_callback, ctypes.c_void_p(0))
         api.llama_backend_init()
 
-    def disable_tiled(self) -> None:
-        """Use no tiled CPU products in this process. To be called before the first pass."""
-        os.environ[_TILED] = "0"
+    def use_tiled(self, wanted: bool) -> None:
+        """Settle, before the first pass, whether tiled CPU products may be used.
+
+        llama.cpp asks once in the life of a process. Raises ResourceError when it was settled
+        the other way.
+        """
+        if self._tiled not in (None, wanted):
+            raise ResourceError(
+                "this model needs other kernels than the model this process loaded before",
+                hint="use a process for each",
+            )
+        self._tiled = wanted
+        os.environ[_TILED] = str(int(wanted))
 
     @property
     def version(self) -> str:

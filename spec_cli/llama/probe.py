@@ -132,7 +132,8 @@ class Prober:
             times = PassTimes((1,), (self._clock() - started,))
         return WidthProbe(kernels, times, times, ((1,),), 0.0)
 
-    def _context(self, kernels: Kernels) -> LlamaContext:
+    @contextmanager
+    def _context(self, kernels: Kernels) -> Iterator[LlamaContext]:
         """A context that holds the prefix, with room for its copies and the widest pass."""
         settings = ContextSettings(
             n_ctx=_N_PREFIX * (_N_COPIES + 1) + len(self._tail),
@@ -143,9 +144,9 @@ class Prober:
             v_type=kernels.v_type,
             n_sequences=_N_COPIES + 1,
         )
-        context = LlamaContext(self._model, settings, cancelled=self._cancelled)
-        context.eval(self._prefix, n_rows=0)
-        return context
+        with LlamaContext(self._model, settings, cancelled=self._cancelled) as context:
+            context.eval(self._prefix, n_rows=0)
+            yield context
 
     def _sweep(self, context: LlamaContext, widths: Sequence[int]) -> _Sweep:
         """One pass of each width; of width 1 two, one after the other, timed by the faster."""

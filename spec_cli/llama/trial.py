@@ -17,6 +17,7 @@ from typing import Any
 
 from spec_cli.errors import SpecError
 from spec_cli.llama.devices import find_device
+from spec_cli.llama.library import library
 from spec_cli.llama.model import LlamaModel, LoadSettings
 from spec_cli.llama.probe import Prober
 from spec_cli.spec.costs import TARGET_WIDTHS
@@ -26,6 +27,7 @@ from spec_cli.spec.exactness import Kernels
 def run_trial(order: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Survey the model at `order["path"]`, loaded as `order["kernels"]` say."""
     kernels = Kernels(**order["kernels"])
+    library().use_tiled(kernels.tiled)
     devices = tuple(device for name in order["devices"] if (device := find_device(name)))
     load = LoadSettings(order["n_gpu_layers"], devices, kernels.repack)
     with LlamaModel(Path(order["path"]), load) as model:

@@ -57,7 +57,7 @@ class Marks:
             (report.equal, f"{self.equal} equal"),
             (report.near_ties, f"{self.near_tie} near-tie{after}"),
             (report.unexplained, f"{self.different} different{after}"),
-            (not report.is_complete, f"{self.missing} not compared"),
+            (report.interrupted, f"{self.missing} not compared"),
         ]
         return ", ".join(meaning for occurs, meaning in meanings if occurs)
 

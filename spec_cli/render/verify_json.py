@@ -37,7 +37,7 @@ def report_object(report: Report, matrix: Matrix, info: RunInfo, spell: Spell) -
     return {
         "schema": SCHEMA,
         "passed": report.failure is None,
-        "complete": report.is_complete,
+        "complete": not report.interrupted,
         "conclusion": report.conclusion,
         "model": {
             "target": asdict(info.target),

@@ -234,7 +234,7 @@ def _changes(kernels: Kernels) -> list[str]:
 
 
 def _span(widths: Widths) -> str:
-    """`width 4`, `widths 1-3`, or `widths 8, 12, 16`: a span stands for all that is padded up."""
+    """`width 4`, or `widths 1-16`: rows between two of them are padded up to the next."""
     if len(widths) == 1:
         return f"width {widths[0]}"
     return f"widths {widths[0]}-{widths[-1]}"

@@ -12,7 +12,7 @@ from spec_cli.verify.rules import RuleCheck
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """`comparisons` are those that were made of `cells`, in any order.
+    """`comparisons` are those that were made of `cells`, in any order; all unless `interrupted`.
 
     `rules_skipped` says why the acceptance rules were not checked, None when they were.
     """
@@ -22,15 +22,11 @@ class Report:
     plan: ExactnessPlan
     rules: tuple[RuleCheck, ...] = ()
     rules_skipped: str | None = None
+    interrupted: bool = False
 
     def comparison(self, cell: Cell) -> Comparison | None:
         """The comparison of `cell`, if it was made."""
         return next((c for c in self.comparisons if c.cell == cell), None)
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether nothing was left out by an interruption."""
-        return len(self.comparisons) == len(self.cells)
 
     @property
     def equal(self) -> list[Comparison]:
@@ -71,8 +67,13 @@ class Report:
         n_equal, n, n_cells = len(self.equal), len(self.comparisons), len(self.cells)
         tokens = f"token for token ({sum(c.n_tokens for c in self.equal):,} tokens)"
         share = f"all {n}" if n_equal == n else f"{n_equal} of {n}"
-        parts = [f"{share} speculative texts equal plain decoding, {tokens}"]
-        if not self.is_complete:
+        texts = (
+            "the one speculative text equals"
+            if n == n_equal == 1
+            else f"{share} speculative texts equal"
+        )
+        parts = [f"{texts} plain decoding, {tokens}"]
+        if self.interrupted:
             parts[0] = f"interrupted after {n} of {n_cells} comparisons: {parts[0]}"
         if near := len(self.near_ties):
             parts[0] += f", and {near} {'leaves' if near == 1 else 'leave'} it at a near-tie"

@@ -49,7 +49,7 @@ def verify_pair(
             pairs, matrix.seed, n_rounds=n_rounds, cancelled=cancelled, progress=progress
         )
     except Cancelled:
-        return Report(cells, tuple(made), plan, rules_skipped="interrupted")
+        return Report(cells, tuple(made), plan, rules_skipped="interrupted", interrupted=True)
     return Report(cells, tuple(made), plan, rules)
 
 

@@ -15,9 +15,10 @@ import pytest
 from spec_cli.cli.info import describe
 from spec_cli.cli.pairs import LocalPair
 from spec_cli.download import LocalModel
-from spec_cli.errors import Cancelled
+from spec_cli.errors import Cancelled, ResourceError
 from spec_cli.events import DraftingOff, Event, Finished, FinishReason, Notice
 from spec_cli.llama.context import ContextSettings, LlamaContext
+from spec_cli.llama.library import library
 from spec_cli.llama.model import LlamaModel, LoadSettings
 from spec_cli.llama.probe import Prober
 from spec_cli.loader import Environment, Loader
@@ -394,6 +395,14 @@ def test_a_context_as_long_as_the_model_was_trained_for_can_be_filled(
     assert desk.notices == []
 
 
+def test_a_process_has_one_kind_of_kernels_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GGML_CPU_TILED_MM", "1")
+    monkeypatch.setattr(library(), "_tiled", True)
+    library().use_tiled(True)
+    with pytest.raises(ResourceError, match="other kernels"):
+        library().use_tiled(False)
+
+
 def test_a_session_can_be_prepared_again_for_more(desk: Desk, tiny_target: Path) -> None:
     desk.plant(tiny_target, plan((4, 8)), settings())
     chosen = settings(drafter=DrafterKind.NGRAM, draft_tokens=3)
@@ -439,6 +448,7 @@ def test_the_target_and_no_draft_is_run_with_the_kernels_of_the_plan(
     kernels: Kernels,
 ) -> None:
     monkeypatch.setenv("GGML_CPU_TILED_MM", "1")  # and put back afterwards
+    monkeypatch.setattr(library(), "_tiled", None)
     loads: dict[str, bool] = {}
     caches: dict[str, tuple[str, str]] = {}
 

@@ -83,9 +83,7 @@ def open_bench(
         bench = Bench(Session(tiny_target, drafter, settings, environment))
         evaluate = LlamaContext.eval
 
-        def counted(
-            self: LlamaContext, tokens: Sequence[int], n_rows: int | None = None
-        ) -> Logits:
+        def counted(self: LlamaContext, tokens: Sequence[int], n_rows: int | None = None) -> Logits:
             bench.n_passes += 1
             return evaluate(self, tokens, n_rows)
 
@@ -119,7 +117,7 @@ def test_every_text_of_a_sound_pair_is_equal(
     open_bench: Open, widths: tuple[int, ...] | None
 ) -> None:
     report = open_bench(plan(widths)).verify()
-    assert report.is_complete and report.failure is None
+    assert report.failure is None
     assert report.equal == list(report.comparisons)
     assert {c.cell for c in report.comparisons} == set(MATRIX.cells())
     assert all(c.n_tokens == 40 for c in report.comparisons)
@@ -130,7 +128,7 @@ def test_drafts_were_accepted_and_rejected_in_passes_of_every_width(open_bench: 
     for drafter in (ArmDrafter.MODEL, ArmDrafter.RANDOM):
         arms = [c for c in report.comparisons if c.cell.drafter is drafter]
         assert all(0 < c.n_accepted < c.n_drafted for c in arms)
-        assert {c.max_width for c in arms if c.cell.draft_tokens} == {3, 6}
+        assert max(c.max_width for c in arms if c.cell.draft_tokens == 5) == 6
         # Each round gives what was accepted, and one token more.
         assert all(c.n_passes + c.n_accepted == 40 for c in arms)
     assert max(c.max_width for c in report.comparisons) == 16
@@ -179,12 +177,13 @@ def test_an_interrupted_run_keeps_what_is_finished_and_goes_on_from_there(
     bench.cancelled = lambda: bench.n_passes > 300
     part = bench.verify(archive=Archive(path, {}))
     assert 0 < len(part.comparisons) < len(MATRIX.cells())
-    assert part.rules_skipped == "interrupted" and not part.is_complete
+    assert part.rules_skipped == "interrupted" and part.interrupted
     n_saved = sum('"drafter"' in line for line in path.read_text().splitlines())
     assert n_saved == len(part.comparisons)
     bench.cancelled = lambda: False
     whole = bench.verify(archive=Archive(path, {}))
-    assert whole.is_complete and whole.failure is None
+    assert len(whole.comparisons) == len(MATRIX.cells())
+    assert not whole.interrupted and whole.failure is None
 
 
 def test_kernels_that_differ_by_width_give_near_ties_in_fast_mode(

@@ -1,0 +1,66 @@
+"""`spec-cli verify` on the real default pair, a small part of its matrix."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import pytest
+
+from spec_cli.cli.inputs import PromptInput, encode_prompt
+from spec_cli.loader import Environment
+from spec_cli.prompts import NamedPrompt, built_in_prompts
+from spec_cli.session import Session
+from spec_cli.settings import SessionSettings
+from spec_cli.spec.exactness import Exact
+from spec_cli.verify.archive import Archive
+from spec_cli.verify.matrix import ArmDrafter, Matrix
+from spec_cli.verify.run import verify_pair
+from tests.models.conftest import RealPair
+
+pytestmark = pytest.mark.model
+
+CROSSING = "extract-minutes"  # its answer takes the context past 512 tokens
+IDS = ("code-intervals", "steps-trains", CROSSING)
+
+
+def encoded(session: Session, prompt: NamedPrompt) -> list[int]:
+    user = PromptInput(prompt.text, system=None, raw=False, chat_template=None)
+    template = session.target_header.chat_template
+    return encode_prompt(session.model, template, user, datetime(2026, 1, 1))
+
+
+def test_the_default_pair_is_bit_exact_and_keeps_every_token(
+    real_pair: RealPair, environment: Environment
+) -> None:
+    prompts = tuple(prompt for prompt in built_in_prompts() if prompt.id in IDS)
+    matrix = Matrix(prompts, (0.0, 0.8), tuple(ArmDrafter), (3, 7), max_tokens=48, seed=1)
+    settings = SessionSettings(draft_tokens=7, exact=Exact.ON)
+    with Session(real_pair.target, real_pair.draft, settings, environment) as session:
+        tokens = {prompt.id: encoded(session, prompt) for prompt in prompts}
+        session.prepare(max(map(len, tokens.values())), matrix.max_tokens)
+        assert session.plan.is_exact
+        report = verify_pair(
+            session,
+            matrix.limited(session.k_max),
+            tokens,
+            Archive(None, {}),
+            n_rounds=200,
+            cancelled=environment.cancelled,
+            progress=environment.progress,
+        )
+    assert report.failure is None and report.equal == list(report.comparisons)
+    assert len(report.cells) == len(report.comparisons) >= 18
+    n_crossing = len(tokens[CROSSING])
+    assert n_crossing < 512 < n_crossing + 48
+    assert report.rules and report.failed_rules == []
+    assert sum(c.n_accepted for c in report.comparisons) > 100
+
+
+def test_the_long_built_in_prompts_reach_past_the_chunk_and_past_1024(
+    real_pair: RealPair, environment: Environment
+) -> None:
+    with Session(real_pair.draft, None, SessionSettings(), environment) as session:
+        lengths = sorted(len(encoded(session, prompt)) for prompt in built_in_prompts())
+    assert len(lengths) == 20
+    assert 480 < lengths[-4] < 512 < lengths[-3] < 1024
+    assert lengths[-2] < 1024 < lengths[-2] + 256 and lengths[-1] < 1024 < lengths[-1] + 256
