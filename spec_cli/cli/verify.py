@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
@@ -94,8 +94,7 @@ def verify(
     size = _FULL if full else _QUICK
     terminal = detect()
     drafters = vopt.comma_list("--drafter", drafter or ",".join(ArmDrafter), vopt.drafter_of)
-    kind = DrafterKind.MODEL if ArmDrafter.MODEL in drafters else DrafterKind.NGRAM
-    chosen = choose_pair(load_registry(), pair, draft_model, kind)
+    chosen = choose_pair(load_registry(), pair, draft_model, _kind(drafters))
     if chosen.draft is None and drafter is None:
         drafters = tuple(d for d in drafters if d is not ArmDrafter.MODEL)
     matrix = Matrix(
@@ -109,7 +108,7 @@ def verify(
         seed=seed,
     )
     settings = SessionSettings(
-        drafter=DrafterKind.MODEL if ArmDrafter.MODEL in drafters else DrafterKind.NGRAM,
+        drafter=_kind(drafters),
         # A fixed length: the drafter is loaded and drafts also where it cannot pay.
         draft_tokens=max((k for k in matrix.draft_tokens if k is not None), default=1),
         n_ctx=ctx_size,
@@ -179,6 +178,11 @@ def _verify(
             raise typer.Exit(interrupts.exit_code)
     if report.failure:
         raise CheckError(report.failure)
+
+
+def _kind(drafters: Sequence[ArmDrafter]) -> DrafterKind:
+    """The drafter to load; the others need no loading."""
+    return DrafterKind.MODEL if ArmDrafter.MODEL in drafters else DrafterKind.NGRAM
 
 
 def _encode(session: Session, prompt: NamedPrompt) -> list[int]:

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from spec_cli.render.info import ModelInfo, RunInfo
+from spec_cli.render.info import RunInfo
 from spec_cli.render.stdout import Stdout
 from spec_cli.render.style import percent
 from spec_cli.render.text import inert, one_line
@@ -110,7 +110,7 @@ def results(report: Report, matrix: Matrix, marks: Marks) -> Grid:
     made = {comparison.cell: comparison for comparison in report.comparisons}
     n_tokens = {(c.cell.prompt, c.cell.temp): str(c.n_tokens) for c in report.comparisons}
     texts = list(product(matrix.prompts, matrix.temps))
-    lengths = ["auto" if k is None else str(k) for k in matrix.draft_tokens]
+    lengths = [_length(k) for k in matrix.draft_tokens]
     lengths[0] = f"k={lengths[0]}"
     columns = [
         ["", "prompt", *(one_line(prompt.id)[:_ID_CHARS] for prompt, _ in texts)],
@@ -149,12 +149,12 @@ def _table(grid: Grid) -> Table:
 
 
 def _facts(report: Report, matrix: Matrix, info: RunInfo) -> Iterator[str]:
-    yield f"target  {_model(info.target)}"
-    yield f"draft   {_model(info.draft) if info.draft else 'none'}"
+    yield f"target  {one_line(info.target.file)}"
+    yield f"draft   {one_line(info.draft.file) if info.draft else 'none'}"
     yield f"exact   {report.plan.describe()}"
     prompts = _count(len(matrix.prompts), "prompt")
-    temps = " and ".join(f"{temp:g}" for temp in matrix.temps)
-    yield f"texts   {prompts}, temp {temps}, up to {matrix.max_tokens} tokens, seed {matrix.seed}"
+    temps = ", ".join(f"{temp:g}" for temp in matrix.temps)
+    yield f"texts   {prompts}; temp {temps}; up to {matrix.max_tokens} tokens; seed {matrix.seed}"
 
 
 def _drafting(report: Report) -> str:
@@ -167,22 +167,37 @@ def _drafting(report: Report) -> str:
 
 
 def _differences(report: Report, spell: Spell) -> Iterator[str]:
+    """Two lines for each place where texts differ: what, and why."""
+    places: dict[tuple[object, ...], list[Comparison]] = {}
     for comparison in [*report.unexplained, *report.near_ties]:
         cell, found = comparison.cell, comparison.difference
         assert found is not None
-        k = "auto" if cell.draft_tokens is None else cell.draft_tokens
-        yield (
-            f"{one_line(cell.prompt.id)}, temp {cell.temp:g}, {cell.drafter} k={k}: "
-            f"after {_count(found.position, 'token')} plain has {_token(found.plain, spell)}, "
-            f"speculative {_token(found.speculative, spell)}"
-        )
-        verdict = "near-tie" if found.is_near_tie else "unexplained"
-        figures = [f"{verdict}: {found.reason}"]
-        if found.row_difference is not None:
-            figures.append(f"they differ by up to {found.row_difference:.3g} logits")
-        if found.margin is not None:
-            figures.append(f"plain prefers its token by {found.margin:.3g}")
-        yield f"  {'; '.join(figures)}"
+        place = (cell.prompt, cell.temp, found.position, found.speculative, found.reason)
+        places.setdefault(place, []).append(comparison)
+    for group in places.values():
+        yield _what(group, spell)
+        yield f"  {_why(group)}"
+
+
+def _what(group: Sequence[Comparison], spell: Spell) -> str:
+    cell, found = group[0].cell, group[0].difference
+    assert found is not None
+    arms = ", ".join(f"{c.cell.drafter} k={_length(c.cell.draft_tokens)}" for c in group)
+    return (
+        f"{one_line(cell.prompt.id)}, temp {cell.temp:g}, {arms}: "
+        f"after {_count(found.position, 'token')} plain has {_token(found.plain, spell)}, "
+        f"speculative {_token(found.speculative, spell)}"
+    )
+
+
+def _why(group: Sequence[Comparison]) -> str:
+    found = [c.difference for c in group if c.difference]
+    figures = [f"{'near-tie' if found[0].is_near_tie else 'unexplained'}: {found[0].reason}"]
+    if differences := [d.row_difference for d in found if d.row_difference is not None]:
+        figures.append(f"they differ by up to {max(differences):.3g} logits")
+    if found[0].margin is not None:
+        figures.append(f"plain prefers its token by {found[0].margin:.3g}")
+    return "; ".join(figures)
 
 
 def _rules(report: Report) -> Iterator[str | Grid]:
@@ -210,8 +225,8 @@ def _rule_grid(checks: Sequence[RuleCheck]) -> Grid:
     return grid
 
 
-def _model(model: ModelInfo) -> str:
-    return one_line(f"{model.name} ({model.file})")
+def _length(draft_tokens: int | None) -> str:
+    return "auto" if draft_tokens is None else str(draft_tokens)
 
 
 def _token(token: int | None, spell: Spell) -> str:

@@ -31,9 +31,7 @@ def print_json(
 
 
 def report_object(report: Report, matrix: Matrix, info: RunInfo, spell: Spell) -> Object:
-    """The object; comparisons are in the order of the matrix."""
-    made = {comparison.cell: comparison for comparison in report.comparisons}
-    ordered = [made[cell] for cell in matrix.cells() if cell in made]
+    """The whole object."""
     return {
         "schema": SCHEMA,
         "passed": report.failure is None,
@@ -47,7 +45,7 @@ def report_object(report: Report, matrix: Matrix, info: RunInfo, spell: Spell) -
         "max_tokens": matrix.max_tokens,
         "exactness": _exactness(info),
         "totals": _totals(report),
-        "comparisons": [_comparison(comparison, spell) for comparison in ordered],
+        "comparisons": [_comparison(comparison, spell) for comparison in report.comparisons],
         "rules": {
             "skipped": report.rules_skipped,
             "false_alarm": FALSE_ALARM,

@@ -12,7 +12,7 @@ from spec_cli.verify.rules import RuleCheck
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """`comparisons` are those that were made of `cells`, in any order; all unless `interrupted`.
+    """`comparisons` are those that were made of `cells`, in their order; all if not `interrupted`.
 
     `rules_skipped` says why the acceptance rules were not checked, None when they were.
     """
@@ -23,10 +23,6 @@ class Report:
     rules: tuple[RuleCheck, ...] = ()
     rules_skipped: str | None = None
     interrupted: bool = False
-
-    def comparison(self, cell: Cell) -> Comparison | None:
-        """The comparison of `cell`, if it was made."""
-        return next((c for c in self.comparisons if c.cell == cell), None)
 
     @property
     def equal(self) -> list[Comparison]:
@@ -64,20 +60,19 @@ class Report:
     @property
     def conclusion(self) -> str:
         """The outcome in one sentence."""
-        n_equal, n, n_cells = len(self.equal), len(self.comparisons), len(self.cells)
-        tokens = f"token for token ({sum(c.n_tokens for c in self.equal):,} tokens)"
-        share = f"all {n}" if n_equal == n else f"{n_equal} of {n}"
-        texts = (
-            "the one speculative text equals"
-            if n == n_equal == 1
-            else f"{share} speculative texts equal"
-        )
-        parts = [f"{texts} plain decoding, {tokens}"]
-        if self.interrupted:
-            parts[0] = f"interrupted after {n} of {n_cells} comparisons: {parts[0]}"
+        equal, n = self.equal, len(self.comparisons)
+        n_tokens = sum(c.n_tokens for c in equal)
+        outcome = f"{_share(len(equal), n)} plain decoding, token for token ({n_tokens:,} tokens)"
         if near := len(self.near_ties):
-            parts[0] += f", and {near} {'leaves' if near == 1 else 'leave'} it at a near-tie"
-        parts.append(self.plan.describe())
-        if self.failure:
-            parts.append(f"FAILED: {self.failure}")
-        return "; ".join(parts)
+            outcome += f", and {near} {'leaves' if near == 1 else 'leave'} it at a near-tie"
+        if self.interrupted:
+            outcome = f"interrupted after {n} of {len(self.cells)} comparisons: {outcome}"
+        failure = f"; FAILED: {self.failure}" if self.failure else ""
+        return f"{outcome}; {self.plan.describe()}{failure}"
+
+
+def _share(n_equal: int, n: int) -> str:
+    if n_equal == n == 1:
+        return "the one speculative text equals"
+    share = f"all {n}" if n_equal == n > 0 else f"{n_equal} of {n}"
+    return f"{share} speculative texts equal"

@@ -16,13 +16,12 @@ import numpy as np
 
 from spec_cli.errors import Cancelled
 from spec_cli.spec.acceptance import Accept, make_rule
-from spec_cli.spec.interfaces import NO_DRAFT, AcceptanceRule, Distribution, Draft, Logits
+from spec_cli.spec.interfaces import NO_DRAFT, AcceptanceRule, Draft, Logits
 from spec_cli.spec.sampling import SamplingSettings, candidates
 from spec_cli.verify.chisquare import ChiSquare, Counts, chi_square
 from spec_cli.verify.rows import RowPair
 
 FALSE_ALARM = 1e-6  # the probability that any of the checks fails though every rule is right
-N_ROUNDS = 4000
 SAMPLINGS = {
     "default": SamplingSettings(),
     "unfiltered": SamplingSettings(temp=1, top_k=0, top_p=1, min_p=0),
@@ -53,10 +52,9 @@ class RuleCheck:
 def check_rules(
     rows: Sequence[RowPair],
     seed: int,
-    *,
+    n_rounds: int,
     cancelled: Callable[[], bool],
     progress: Callable[[str, float | None], None],
-    n_rounds: int = N_ROUNDS,
 ) -> tuple[RuleCheck, ...]:
     """Every rule with every sampling on every pair of rows. Raises Cancelled."""
     plans = [(a, s, pair) for a in Accept for s in SAMPLINGS for pair in rows]
@@ -123,7 +121,7 @@ def _test(outcomes: Counter[Pair], pair: RowPair, sampling: SamplingSettings) ->
 
 def _law(row: Logits, sampling: SamplingSettings) -> Counts:
     """The processed distribution over all ids of the row, shape [n]."""
-    found: Distribution = candidates(row, (), sampling).distribution()
+    found = candidates(row, (), sampling).distribution()
     law = np.zeros(row.size)
     law[found.ids] = found.probabilities
     return law

@@ -172,6 +172,20 @@ def test_a_draft_with_a_smaller_context_stops_drafting_and_the_text_goes_on(n_ct
     assert run.tokens == plain.tokens
 
 
+def test_a_correction_that_repeats_the_rejected_token_is_evaluated_like_any_other() -> None:
+    """The sampling rules can come to it, by rounding."""
+    draft = TableLM(seed=1)
+    rule = make_rule(Accept.COUPLED, GREEDY, 7)
+    drafter = ModelDrafter(draft, rule, n_shared=5, is_end=lambda t: False)
+    context = [1, 2]
+    drafter.begin(context)
+    first = drafter.propose(context, 3).tokens
+    context.append(first[0])
+    drafter.commit(context)
+    assert drafter.propose(context, 2).tokens == first[1:]
+    assert draft.kv == [*context, first[1]]
+
+
 def test_token_ids_that_only_the_target_knows_never_reach_the_draft() -> None:
     draft = TableLM(seed=1, n_vocab=3)
     drafter = ModelDrafter(

@@ -26,13 +26,8 @@ def row_pair(seed: int = 0, n: int = 5, noise: float = 1.5) -> RowPair:
 
 
 def checks(*pairs: RowPair, seed: int = 1) -> tuple[RuleCheck, ...]:
-    return check_rules(
-        pairs or (row_pair(),),
-        seed,
-        n_rounds=N_ROUNDS,
-        cancelled=lambda: False,
-        progress=lambda what, fraction: None,
-    )
+    rows = pairs or (row_pair(),)
+    return check_rules(rows, seed, N_ROUNDS, lambda: False, lambda what, fraction: None)
 
 
 def failed(found: tuple[RuleCheck, ...]) -> set[Accept]:
@@ -121,9 +116,7 @@ def test_the_limit_is_shared_by_all_checks() -> None:
 
 def test_it_stops_when_asked_to() -> None:
     with pytest.raises(Cancelled):
-        check_rules(
-            [row_pair()], 1, n_rounds=5, cancelled=lambda: True, progress=lambda what, done: None
-        )
+        check_rules([row_pair()], 1, 5, lambda: True, lambda what, fraction: None)
 
 
 def test_rows_are_cut_to_the_likeliest_ids_of_any_of_them() -> None:
