@@ -39,7 +39,7 @@ _N_PREFIX = 16
 _N_COPIES = 64  # with the prefix, a context of 1040 tokens: past the cells that kernels split at
 _N_SINGLE = 2  # steps of width 1: the second attends to what the first one wrote
 _N_SEVERAL = 8  # rows that stand for "several" where speeds are compared
-_MAX_ROUNDS = 5  # of comparing them
+_MAX_ROUNDS = 10  # of comparing them
 
 
 @dataclass(frozen=True, slots=True)
