@@ -27,8 +27,6 @@ from spec_cli.spec.exactness import (
 )
 from spec_cli.state import StateStore, file_identity
 
-_BARE_KERNELS = replace(DEFAULT_KERNELS, repack=False, tiled=False)
-
 _KIND = "exactness-plans"
 _PROBE_VERSION = 1  # of what a probe tries and how a price is reckoned
 _POLL_S = 0.05
@@ -36,13 +34,18 @@ _POLL_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class TargetSetup:
-    """What the answer depends on, besides the file: `facts` are build, devices and their layers."""
+    """What the answer depends on, besides the file: `facts` are build, devices and their layers.
+
+    `tiled` says whether this process uses tiled products: that is settled with the first model
+    it loads. None: it is open.
+    """
 
     path: Path
     n_threads: int
     n_gpu_layers: int
     devices: tuple[str, ...]  # names; none is the CPU
     facts: Mapping[str, Any]
+    tiled: bool | None = None
 
     def key(self, exact: Exact) -> dict[str, Any]:
         """What a stored plan is bound to."""
@@ -51,6 +54,7 @@ class TargetSetup:
             **file_identity(self.path),
             "widths": list(TARGET_WIDTHS),
             "exact": exact,
+            "tiled": self.tiled,
             "probe": _PROBE_VERSION,
         }
 
@@ -74,16 +78,18 @@ class Planner:
         progress: Callable[[str, float | None], None],
     ) -> None:
         self._setup, self._exact = setup, exact
+        self.default = replace(DEFAULT_KERNELS, tiled=setup.tiled is not False)
         self._state = state
         self._clock, self._cancelled, self._progress = clock, cancelled, progress
 
     def stored(self) -> ExactnessPlan | None:
         """The plan of an earlier run with this set-up."""
-        value = self._state.load(_KIND, self._setup.key(self._exact))
-        try:
-            return None if value is None else _plan_from_json(value)
-        except (KeyError, TypeError):  # written by another version
-            return None
+        settled = self._setup.tiled
+        for setup in (replace(self._setup, tiled=None), self._setup):
+            plan = _plan_from_json(self._state.load(_KIND, setup.key(self._exact)))
+            if plan and settled in (None, plan.kernels.tiled):
+                return plan
+        return None
 
     def probe(self, model: LlamaModel) -> ExactnessPlan:
         """Probe the loaded target, and keep the plan. Raises ResourceError or Cancelled."""
@@ -104,9 +110,7 @@ class Planner:
         """
         probes: list[WidthProbe] = []
         reference: WidthProbe | None = None
-        loads = [DEFAULT_KERNELS, replace(DEFAULT_KERNELS, repack=False), _BARE_KERNELS]
-        if self._setup.devices:
-            loads = loads[:1]  # the other ways change CPU kernels
+        loads = self._loads()
         for i, kernels in enumerate(loads):
             self._progress("trying kernels whose passes give equal bits (once)", i / len(loads))
             found = self._trial(kernels)
@@ -116,14 +120,23 @@ class Planner:
                 return self._keep(plan)
         return self._keep(cheapest(probes))
 
+    def _loads(self) -> list[Kernels]:
+        """The ways to load the target that this process can use, the fastest first."""
+        bare = replace(self.default, repack=False)
+        if self._setup.devices:
+            return [self.default]  # the other ways change CPU kernels
+        if self._setup.tiled is not None:
+            return [self.default, bare]
+        return [self.default, bare, replace(bare, tiled=False)]
+
     def _plan(self, prober: Prober) -> ExactnessPlan:
         if self._exact is Exact.OFF:
-            return fast(prober.probe(DEFAULT_KERNELS))
-        probes = prober.survey(DEFAULT_KERNELS)
+            return fast(prober.probe(self.default))
+        probes = prober.survey(self.default)
         if plan := affordable(probes):
             return plan
-        default = [probe for probe in probes if probe.kernels == DEFAULT_KERNELS]
-        return fast(default[0] if default else prober.probe(DEFAULT_KERNELS))
+        default = [probe for probe in probes if probe.kernels == self.default]
+        return fast(default[0] if default else prober.probe(self.default))
 
     def _trial(self, kernels: Kernels) -> list[WidthProbe]:
         """What another process finds that loads the target as `kernels` say."""
@@ -184,14 +197,18 @@ def _priced(probe: WidthProbe, reference: WidthProbe) -> WidthProbe:
     return replace(probe, slowdown=total)
 
 
-def _plan_from_json(value: Mapping[str, Any]) -> ExactnessPlan:
-    return ExactnessPlan(
-        kernels=Kernels(**value["kernels"]),
-        widths=None if value["widths"] is None else tuple(value["widths"]),
-        price=value["price"],
-        max_difference=value["max_difference"],
-        times=_times_from_json(value["times"]),
-    )
+def _plan_from_json(value: Any) -> ExactnessPlan | None:
+    """The plan that was stored; None when there is none, or another version wrote it."""
+    try:
+        return ExactnessPlan(
+            kernels=Kernels(**value["kernels"]),
+            widths=None if value["widths"] is None else tuple(value["widths"]),
+            price=value["price"],
+            max_difference=value["max_difference"],
+            times=_times_from_json(value["times"]),
+        )
+    except (KeyError, TypeError):
+        return None
 
 
 def _probe_from_json(value: Mapping[str, Any]) -> WidthProbe:

@@ -74,7 +74,7 @@ class Loader:
         plan = planner.stored()
         if plan is None and self._settings.exact is Exact.ON:
             plan = planner.try_kernels()
-        kernels = plan.kernels if plan else DEFAULT_KERNELS
+        kernels = plan.kernels if plan else planner.default
         library().use_tiled(kernels.tiled)
         model = self._load(path, self.devices, repack=kernels.repack)
         return model, plan or planner.probe(model)
@@ -120,6 +120,7 @@ class Loader:
             n_gpu_layers=self._n_gpu_layers,
             devices=tuple(device.name for device in self.devices) if self._n_gpu_layers else (),
             facts=self._facts(self.devices),
+            tiled=library().tiled,
         )
         return Planner(
             setup,

@@ -56,7 +56,7 @@ class Library:
     def __init__(self, api: ModuleType) -> None:
         self.api: Any = api
         self.log = NativeLog()
-        self._tiled: bool | None = None
+        self.tiled: bool | None = None  # settled by `use_tiled`; None: open
         # Kept: ctypes callbacks are freed with their last reference.
         self._log_callback = api.llama_log_callback(self.log.write)
         api.llama_log_set(self._log_callback, ctypes.c_void_p(0))
@@ -68,12 +68,12 @@ class Library:
         llama.cpp asks once in the life of a process. Raises ResourceError when it was settled
         the other way.
         """
-        if self._tiled not in (None, wanted):
+        if self.tiled not in (None, wanted):
             raise ResourceError(
                 "this model needs other kernels than the model this process loaded before",
                 hint="use a process for each",
             )
-        self._tiled = wanted
+        self.tiled = wanted
         os.environ[_TILED] = str(int(wanted))
 
     @property

@@ -397,7 +397,7 @@ def test_a_context_as_long_as_the_model_was_trained_for_can_be_filled(
 
 def test_a_process_has_one_kind_of_kernels_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GGML_CPU_TILED_MM", "1")
-    monkeypatch.setattr(library(), "_tiled", True)
+    monkeypatch.setattr(library(), "tiled", True)
     library().use_tiled(True)
     with pytest.raises(ResourceError, match="other kernels"):
         library().use_tiled(False)
@@ -448,7 +448,7 @@ def test_the_target_and_no_draft_is_run_with_the_kernels_of_the_plan(
     kernels: Kernels,
 ) -> None:
     monkeypatch.setenv("GGML_CPU_TILED_MM", "1")  # and put back afterwards
-    monkeypatch.setattr(library(), "_tiled", None)
+    monkeypatch.setattr(library(), "tiled", None)
     loads: dict[str, bool] = {}
     caches: dict[str, tuple[str, str]] = {}
 

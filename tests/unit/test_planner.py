@@ -95,9 +95,10 @@ class Office:
         *,
         devices: tuple[str, ...] = (),
         facts: Mapping[str, object] = FACTS,
+        tiled: bool | None = None,
     ) -> Planner:
         return Planner(
-            TargetSetup(self.target, 2, -1, devices, facts),
+            TargetSetup(self.target, 2, -1, devices, facts, tiled),
             exact,
             state=self.state,
             clock=lambda: 0.0,
@@ -460,3 +461,28 @@ def test_a_child_that_the_users_interrupt_reached_first_is_no_error(
     office.cancelled = lambda: children.processes[-1].poll() is not None
     with pytest.raises(Cancelled):
         office.planner(Exact.ON).try_kernels()
+
+
+def test_a_process_that_has_settled_its_kernels_takes_no_plan_that_needs_others(
+    office: Office, children: Children
+) -> None:
+    untiled = probe(Kernels(repack=False, tiled=False), classes=WHOLE)
+    children.find({(True, True): [probe()], (False, True): [probe()], (False, False): [untiled]})
+    assert not office.planner(Exact.ON).try_kernels().kernels.tiled
+    settled = office.planner(Exact.ON, tiled=True)
+    assert settled.stored() is None
+    assert settled.try_kernels().kernels.tiled
+    assert children.loads[3:] == [(True, True), (False, True)]
+    kept = office.planner(Exact.ON, tiled=True).stored()
+    assert kept is not None and kept.kernels.tiled
+    other = office.planner(Exact.ON).stored()
+    assert other is not None and not other.kernels.tiled
+
+
+def test_a_process_that_has_settled_its_kernels_takes_a_plan_that_fits(
+    office: Office, children: Children
+) -> None:
+    children.find({(True, True): [probe(classes=WHOLE)]})
+    found = office.planner(Exact.ON).try_kernels()
+    assert office.planner(Exact.ON, tiled=True).stored() == found
+    assert office.planner(Exact.ON, tiled=False).stored() is None
