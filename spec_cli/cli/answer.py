@@ -7,21 +7,19 @@ from collections.abc import Sequence
 from datetime import datetime
 
 import typer
-from platformdirs import user_state_path
 
 from spec_cli.cli.info import describe
 from spec_cli.cli.inputs import PromptInput, encode_prompt
 from spec_cli.cli.pairs import LocalPair
 from spec_cli.cli.signals import Interrupts
+from spec_cli.cli.surroundings import surroundings
 from spec_cli.errors import Cancelled
 from spec_cli.events import Finished, FinishReason, Notice
-from spec_cli.loader import Environment
 from spec_cli.render.base import Renderer
 from spec_cli.render.choose import RenderOptions, choose_renderers
 from spec_cli.render.status import Status
 from spec_cli.session import Session
 from spec_cli.settings import GenerationSettings, SessionSettings
-from spec_cli.state import StateStore
 from spec_cli.terminal import Terminal
 
 
@@ -40,13 +38,7 @@ def answer(
     notices: list[Notice] = []
     status = Status(terminal, quiet=render.quiet)
     with Interrupts() as interrupts:
-        environment = Environment(
-            state=StateStore(user_state_path("spec-cli", appauthor=False)),
-            clock=time.perf_counter,
-            cancelled=interrupts,
-            notify=notices.append,
-            progress=status.show,
-        )
+        environment = surroundings(interrupts, notices, status)
         draft = pair.draft.path if pair.draft else None
         started = time.perf_counter()
         try:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from platformdirs import user_state_path
 
 from spec_cli.cli import options as opt
 from spec_cli.cli import verify_options as vopt
@@ -18,9 +17,9 @@ from spec_cli.cli.info import describe
 from spec_cli.cli.inputs import PromptInput, encode_prompt
 from spec_cli.cli.pairs import LocalPair, choose_pair, fetch_pair
 from spec_cli.cli.signals import Interrupts
+from spec_cli.cli.surroundings import surroundings
 from spec_cli.errors import Cancelled, CheckError, UsageError
 from spec_cli.events import Notice
-from spec_cli.loader import Environment
 from spec_cli.prompts import NamedPrompt, built_in_prompts, first_of_each_kind, read_prompts
 from spec_cli.registry import load_registry
 from spec_cli.render.info import RunInfo
@@ -30,7 +29,6 @@ from spec_cli.render.verify import print_report
 from spec_cli.render.verify_json import print_json
 from spec_cli.session import Session
 from spec_cli.settings import ALL_LAYERS, DrafterKind, SessionSettings
-from spec_cli.state import StateStore
 from spec_cli.terminal import Terminal, detect
 from spec_cli.verify.archive import Archive
 from spec_cli.verify.matrix import ArmDrafter, Matrix
@@ -135,13 +133,7 @@ def _verify(
     notices: list[Notice] = []
     status = Status(terminal, quiet=False)
     with Interrupts() as interrupts:
-        environment = Environment(
-            state=StateStore(user_state_path("spec-cli", appauthor=False)),
-            clock=time.perf_counter,
-            cancelled=interrupts,
-            notify=notices.append,
-            progress=status.show,
-        )
+        environment = surroundings(interrupts, notices, status)
         draft = files.draft.path if files.draft else None
         started = time.perf_counter()
         try:

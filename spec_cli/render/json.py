@@ -98,13 +98,7 @@ def facts_object(info: RunInfo) -> Object:
         "seed": info.seed,
         "sampling": dict(info.sampling),
         "load_ms": 1000 * info.load_s,
-        "system": {
-            "backend": info.backend,
-            "device": info.device,
-            "threads": info.n_threads,
-            "n_ctx": info.n_ctx,
-            "versions": dict(info.versions),
-        },
+        "system": system_object(info),
     }
 
 
@@ -126,7 +120,7 @@ def result_object(info: RunInfo, finished: Finished, drafting_off: str | None) -
         "speculative": _speculative(stats),
         "speedup": {"ratio": speedup.ratio, "basis": basis} if speedup else None,
         "drafting_off": drafting_off,
-        "exactness": _exactness(info, stats),
+        "exactness": exactness_object(info) | {"near_ties": info.near_ties(stats.n_near_ties)},
         "ttft_ms": _ms(stats.ttft_s),
         "draft_ms": _ms(stats.draft_s),
         "verify_ms": _ms(stats.verify_s),
@@ -134,7 +128,8 @@ def result_object(info: RunInfo, finished: Finished, drafting_off: str | None) -
     }
 
 
-def _exactness(info: RunInfo, stats: RunStats) -> Object:
+def exactness_object(info: RunInfo) -> Object:
+    """Which widths and kernels the target's passes have, and at what price."""
     plan = info.plan
     return {
         "asked": info.exact,
@@ -144,7 +139,17 @@ def _exactness(info: RunInfo, stats: RunStats) -> Object:
         "kernels": asdict(plan.kernels),
         "price": plan.price,
         "max_logit_difference": plan.max_difference,
-        "near_ties": info.near_ties(stats.n_near_ties),
+    }
+
+
+def system_object(info: RunInfo) -> Object:
+    """What computes, and with which programs."""
+    return {
+        "backend": info.backend,
+        "device": info.device,
+        "threads": info.n_threads,
+        "n_ctx": info.n_ctx,
+        "versions": dict(info.versions),
     }
 
 

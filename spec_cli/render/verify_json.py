@@ -7,6 +7,7 @@ import math
 from dataclasses import asdict
 
 from spec_cli.render.info import RunInfo
+from spec_cli.render.json import exactness_object, system_object
 from spec_cli.render.stdout import Stdout
 from spec_cli.render.verify import Spell
 from spec_cli.terminal import Terminal
@@ -43,7 +44,7 @@ def report_object(report: Report, matrix: Matrix, info: RunInfo, spell: Spell) -
         },
         "seed": matrix.seed,
         "max_tokens": matrix.max_tokens,
-        "exactness": _exactness(info),
+        "exactness": exactness_object(info),
         "totals": _totals(report),
         "comparisons": [_comparison(comparison, spell) for comparison in report.comparisons],
         "rules": {
@@ -51,26 +52,7 @@ def report_object(report: Report, matrix: Matrix, info: RunInfo, spell: Spell) -
             "false_alarm": FALSE_ALARM,
             "checks": [_rule(check, len(report.rules)) for check in report.rules],
         },
-        "system": {
-            "backend": info.backend,
-            "device": info.device,
-            "threads": info.n_threads,
-            "n_ctx": info.n_ctx,
-            "versions": dict(info.versions),
-        },
-    }
-
-
-def _exactness(info: RunInfo) -> Object:
-    plan = info.plan
-    return {
-        "asked": info.exact,
-        "mode": "bit-exact" if plan.is_exact else "fast",
-        "widths": plan.widths,
-        "plain_step_width": plan.padded(1),
-        "kernels": asdict(plan.kernels),
-        "price": plan.price,
-        "max_logit_difference": plan.max_difference,
+        "system": system_object(info),
     }
 
 
