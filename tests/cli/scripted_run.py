@@ -3,15 +3,15 @@
     python -m tests.cli.scripted_run [--text FILE] [--pause SECONDS] [--raise NAME] [OPTION ...]
 
 Options are the names of `RenderOptions`. `--raise` raises that exception after two thirds of the
-text; `--wait-for-resize N` waits for SIGWINCH after N rounds. Without pauses the clock is one that
-ticks 20 ms with each look at it.
+text; `--wait-for-resize N` waits after N rounds until the terminal has another size. Without
+pauses the clock is one that ticks 20 ms with each look at it.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
-import signal
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -119,8 +119,6 @@ def main() -> None:
     args = parser.parse_args()
     ticks = itertools.count(0.0, 0.02)
     text = args.text.read_bytes().decode() if args.text else TEXT
-    signal.signal(signal.SIGWINCH, lambda *_: None)
-    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGWINCH])
     renderer = choose_renderers(
         terminal.detect(),
         RenderOptions(**dict.fromkeys(args.options, True)),
@@ -139,13 +137,20 @@ def main() -> None:
                 if isinstance(event, RoundDone):
                     time.sleep(args.pause)
                     if event.index + 1 == args.wait_for_resize:
-                        sys.stderr.write("\x1b]2;waiting\x07")
-                        sys.stderr.flush()
-                        signal.sigwait([signal.SIGWINCH])
+                        _wait_for_resize()
     except (ValueError, KeyboardInterrupt):
         sys.stderr.write("error: boom\n")
     except BrokenPipeError:
         sys.stderr.write("broken pipe\n")
+
+
+def _wait_for_resize() -> None:
+    """Say so in the title, then look at the size: a signal could meet another thread."""
+    before = os.get_terminal_size(sys.stderr.fileno())
+    sys.stderr.write("\x1b]2;waiting\x07")
+    sys.stderr.flush()
+    while os.get_terminal_size(sys.stderr.fileno()) == before:
+        time.sleep(0.01)
 
 
 if __name__ == "__main__":
