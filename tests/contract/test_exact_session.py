@@ -395,6 +395,18 @@ def test_a_context_as_long_as_the_model_was_trained_for_can_be_filled(
     assert desk.notices == []
 
 
+def test_padding_never_stands_at_a_position_that_was_not_learned(
+    desk: Desk, tiny_target: Path
+) -> None:
+    desk.plant(tiny_target, plan((1, 2, 16)), settings())
+    with Session(
+        tiny_target, None, settings(drafter=DrafterKind.NONE), desk.environment
+    ) as session:
+        session.target_header = replace(session.target_header, architecture="gpt2")
+        session.prepare(5, None)
+        assert session.n_ctx == session.model.n_ctx_train - 16
+
+
 def test_a_process_has_one_kind_of_kernels_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GGML_CPU_TILED_MM", "1")
     monkeypatch.setattr(library(), "tiled", True)
