@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from spec_cli.llama.library import library
 from tests.tiny_gguf import write_tiny_model
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _settled_kernels() -> None:
+    """Tiled products are settled once in a process: a plan found by the clock must not do it."""
+    library().use_tiled(True)
 
 
 @pytest.fixture(scope="session")
