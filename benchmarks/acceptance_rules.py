@@ -43,7 +43,7 @@ class MatchGreedyRule(MatchRule):
 
     def draw(self, logits: Logits, position: int, history: Sequence[int]) -> Drawn:
         """The draft model's likeliest token."""
-        return Drawn(self._greedy.choose(logits, position, history))
+        return self._greedy.draw(logits, position, history)
 
 
 def main() -> None:

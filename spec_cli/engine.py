@@ -20,14 +20,17 @@ from spec_cli.events import (
 )
 from spec_cli.spec.interfaces import NO_DRAFT, AcceptanceRule, Draft, Drafter, LanguageModel
 from spec_cli.spec.policy import Policy
+from spec_cli.spec.rounds import Round
 from spec_cli.spec.stats import RoundCount, RunStats
 from spec_cli.text import Output
 
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What one round committed, and how long its two passes took, in seconds."""
+    """One round: what was drafted and committed, and how long its two parts took, in seconds."""
 
+    draft: Draft
+    committed: tuple[int, ...]
     count: RoundCount
     draft_s: float
     verify_s: float
@@ -82,10 +85,12 @@ class Decoder:
             while (room := self._room(context, output)) and not self._cancelled():
                 began = self._clock()
                 # The first token waits for no drafter.
-                k = self._policy.plan(min(room, self._target.n_batch) - 1) if stats.n_rounds else 0
-                verified = self._round(context, k, output)
-                self._policy.observe(verified.count)
+                plan = self._plan(context, room) if stats.n_rounds else None
+                verified = self._round(context, plan, output)
                 ended = self._clock()
+                self._policy.observe(
+                    verified.draft, verified.count.n_drafted, verified.committed, ended - began
+                )
                 if stats.ttft_s is None:
                     stats.ttft_s = ended - started
                 yield _account(stats, verified, elapsed_s=ended - began)
@@ -100,13 +105,19 @@ class Decoder:
         assert output.finish_reason is not None
         yield Finished(output.finish_reason, tuple(output.tokens), stats, output.stop)
 
-    def _round(self, context: list[int], k: int, output: Output) -> Verified:
-        """Draft up to `k` tokens, verify them in one target pass, commit what holds."""
+    def _plan(self, context: Sequence[int], room: int) -> Round | None:
+        """What the policy wants drafted, where `room` tokens may still be committed."""
+        k_max = min(room, self._target.n_batch) - 1
+        return self._policy.plan(k_max, len(context), self._drafter.n_behind(context))
+
+    def _round(self, context: list[int], plan: Round | None, output: Output) -> Verified:
+        """Draft as planned, verify what is worth it in one target pass, commit what holds."""
         started = self._clock()
-        draft = self._drafter.propose(context, k) if k else NO_DRAFT
-        drafted = self._clock()
+        drafted = self._drafter.propose(context, plan) if plan else NO_DRAFT
+        draft = drafted.first(plan.keep()) if plan else NO_DRAFT
+        drafted_at = self._clock()
         rows = self._target.eval((context[-1], *draft.tokens))
-        verified = self._clock()
+        verified_at = self._clock()
         n_before, n_accepted = len(context), 0
         verdict = self._rule.verify(rows, draft, context)
         for i, token in enumerate(verdict.tokens):
@@ -118,9 +129,9 @@ class Decoder:
                 break
         self._target.rollback(len(context) - 1)
         self._drafter.commit(context)
-        n_emitted = len(context) - n_before
-        count = RoundCount(len(draft.tokens), n_accepted, n_emitted, verdict.n_near_ties)
-        return Verified(count, drafted - started, verified - drafted)
+        committed = tuple(context[n_before:])
+        count = RoundCount(len(draft.tokens), n_accepted, len(committed), verdict.n_near_ties)
+        return Verified(drafted, committed, count, drafted_at - started, verified_at - drafted_at)
 
     def _prefill(self, prompt: Sequence[int]) -> Iterator[PromptProgress]:
         """Evaluate all of the prompt but its last token; no logits are needed for it."""

@@ -28,7 +28,7 @@ from spec_cli.spec.exactness import (
 from spec_cli.state import StateStore, file_identity
 
 _KIND = "exactness-plans"
-_PROBE_VERSION = 1  # of what a probe tries and how a price is reckoned
+_PROBE_VERSION = 2  # of what a probe tries and how a price is reckoned
 _POLL_S = 0.05
 
 
@@ -206,6 +206,7 @@ def _plan_from_json(value: Any) -> ExactnessPlan | None:
             price=value["price"],
             max_difference=value["max_difference"],
             times=_times_from_json(value["times"]),
+            long_times=_times_from_json(value["long_times"]),
         )
     except (KeyError, TypeError):
         return None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,15 +12,20 @@ from typing import Any
 
 from spec_cli.calibration import PassTimer
 from spec_cli.cpu import usable_cores
+from spec_cli.draft_copy import DraftCopies, NoCopy
 from spec_cli.events import Notice
 from spec_cli.exactness import Planner, TargetSetup
+from spec_cli.gguf import Header
 from spec_cli.llama.context import ContextSettings, LlamaContext
 from spec_cli.llama.devices import Device, cpu_device, find_device, offload_devices
 from spec_cli.llama.library import library
 from spec_cli.llama.model import LlamaModel, LoadSettings
 from spec_cli.settings import ALL_LAYERS, SessionSettings
+from spec_cli.spec.costs import DRAFT_WIDTHS, PassTimes
 from spec_cli.spec.exactness import DEFAULT_KERNELS, Exact, ExactnessPlan
 from spec_cli.state import StateStore
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +34,7 @@ class Environment:
 
     `clock` gives seconds; `cancelled` is asked often and from inside passes; `notify` receives
     what the user should know; `progress` what is being done now, with a fraction or None.
+    `copies` is the directory for faster copies of draft models; None: none are made.
     """
 
     state: StateStore
@@ -35,6 +42,7 @@ class Environment:
     cancelled: Callable[[], bool]
     notify: Callable[[Notice], None]
     progress: Callable[[str, float | None], None]
+    copies: Path | None = None
 
 
 class Loader:
@@ -89,11 +97,48 @@ class Loader:
             LlamaContext(model, settings, cancelled=self._env.cancelled)
         )
 
-    def draft_timer(self, path: Path, widths: Sequence[int]) -> PassTimer:
-        """Times passes of the draft model."""
+    def draft_times(self, path: Path) -> PassTimes | None:
+        """Pass times of a draft model, measured once; None where its memory cannot roll back.
+
+        Raises ModelError, ResourceError or Cancelled.
+        """
+        timer = self._draft_timer(path)
+        if stored := timer.stored():
+            return stored
+        with self._open(path, self.draft_devices, repack=DEFAULT_KERNELS.repack) as model:
+            if not model.can_roll_back:
+                return None
+            self._env.progress("measuring what a guess costs here (once)", None)
+            settings = ContextSettings(
+                n_ctx=max(DRAFT_WIDTHS), n_threads=self.n_threads, n_batch=max(DRAFT_WIDTHS)
+            )
+            with LlamaContext(model, settings, cancelled=self._env.cancelled) as context:
+                return timer.measure(context)
+
+    def copy_of(self, draft: Header) -> Path | None:
+        """A faster copy of a draft model, made once; None where there is none.
+
+        Raises Cancelled.
+        """
+        if self._env.copies is None or not self._settings.draft_copy or self.draft_devices:
+            return None  # a GPU reads its own memory fast enough
+        copies = DraftCopies(
+            self._env.copies,
+            build=library().version,
+            state=self._env.state,
+            cancelled=self._env.cancelled,
+            progress=self._env.progress,
+        )
+        found = copies.copy_of(draft)
+        if isinstance(found, NoCopy):
+            _log.info("%s", found.reason)
+            return None
+        return found.path
+
+    def _draft_timer(self, path: Path) -> PassTimer:
         return PassTimer(
             path,
-            widths,
+            DRAFT_WIDTHS,
             setup=self._facts(self.draft_devices),
             state=self._env.state,
             clock=self._env.clock,
@@ -105,13 +150,16 @@ class Loader:
         return ALL_LAYERS if asked is None else asked
 
     def _load(self, path: Path, devices: tuple[Device, ...], *, repack: bool) -> LlamaModel:
+        return self._models.enter_context(self._open(path, devices, repack=repack))
+
+    def _open(self, path: Path, devices: tuple[Device, ...], *, repack: bool) -> LlamaModel:
         load = LoadSettings(self._n_gpu_layers, devices if self._n_gpu_layers else (), repack)
 
         def report(fraction: float) -> bool:
             self._env.progress(f"loading {path.name}", fraction)
             return not self._env.cancelled()
 
-        return self._models.enter_context(LlamaModel(path, load, progress=report))
+        return LlamaModel(path, load, progress=report)
 
     def _planner(self, path: Path) -> Planner:
         setup = TargetSetup(

@@ -1,4 +1,4 @@
-"""Prompts for measurements and checks: twenty that come with the program, or the user's own."""
+"""Prompts for measurements and checks: those that come with the program, or the user's own."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from spec_cli.errors import UsageError
 from spec_cli.prompt import check_text, decode_text
 
 _OWN_KIND = "own"
+_BENCH_KINDS = ("code", "edit", "prose", "steps", "summarise", "extract", "chat")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +25,17 @@ class NamedPrompt:
 
 
 def built_in_prompts() -> tuple[NamedPrompt, ...]:
-    """The program's own: four of each kind, in the order code, edit, prose, steps, extract."""
-    data = resources.files("spec_cli").joinpath("prompts.jsonl").read_text(encoding="utf-8")
-    return tuple(_parse(data, "prompts.jsonl", is_json=True))
+    """Those of `verify`: four of each kind, in the order code, edit, prose, steps, extract."""
+    return _packaged("prompts.jsonl")
+
+
+def bench_prompts() -> tuple[NamedPrompt, ...]:
+    """Those of the benchmark: the built-in ones and more, six of each of seven kinds.
+
+    In the order code, edit, prose, steps, summarise, extract, chat.
+    """
+    prompts = (*built_in_prompts(), *_packaged("bench_prompts.jsonl"))
+    return tuple(sorted(prompts, key=lambda prompt: _BENCH_KINDS.index(prompt.kind)))
 
 
 def first_of_each_kind(prompts: tuple[NamedPrompt, ...]) -> tuple[NamedPrompt, ...]:
@@ -52,6 +61,11 @@ def read_prompts(path: Path) -> tuple[NamedPrompt, ...]:
     if not prompts:
         raise UsageError(f"{path} holds no prompts", hint='write lines like `{"prompt": "Hi."}`')
     return prompts
+
+
+def _packaged(name: str) -> tuple[NamedPrompt, ...]:
+    data = resources.files("spec_cli").joinpath(name).read_text(encoding="utf-8")
+    return tuple(_parse(data, name, is_json=True))
 
 
 def _parse(data: str, name: str, *, is_json: bool) -> Iterator[NamedPrompt]:

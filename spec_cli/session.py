@@ -8,23 +8,23 @@ drafting can win on this machine at all.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from spec_cli.calibration import PassTimer
-from spec_cli.drafters.model import ModelDrafter
-from spec_cli.drafters.ngram import NgramDrafter
+from spec_cli.drafters.chain import ChainDrafter
+from spec_cli.drafters.copies import TextCopies
+from spec_cli.drafters.model import N_ROWS
 from spec_cli.drafters.none import NoDrafter
+from spec_cli.drafting import DraftSide
 from spec_cli.engine import Decoder
 from spec_cli.errors import UsageError
 from spec_cli.events import DraftingOff, Event, Notice
 from spec_cli.gguf import Header, read_header
-from spec_cli.llama.context import ContextSettings, LlamaContext
+from spec_cli.llama.context import ContextSettings
 from spec_cli.llama.devices import Device
-from spec_cli.llama.model import LlamaModel
 from spec_cli.loader import Environment, Loader
-from spec_cli.pairing import PairReport, check_pair
+from spec_cli.pairing import check_pair
 from spec_cli.settings import (
     AUTO_CTX_ANSWER,
     MIN_AUTO_CTX,
@@ -33,15 +33,16 @@ from spec_cli.settings import (
     SessionSettings,
 )
 from spec_cli.spec.acceptance import make_rule
-from spec_cli.spec.costs import DRAFT_WIDTHS, CostTable, PassTimes
+from spec_cli.spec.costs import CostTable
 from spec_cli.spec.interfaces import AcceptanceRule, Drafter, LanguageModel, Logits
+from spec_cli.spec.meter import MeteredModel, PassMeter
 from spec_cli.spec.padding import PaddedModel
 from spec_cli.spec.policy import K_MAX, CostAware, FixedLength, Policy
+from spec_cli.spec.survival import Survival
 from spec_cli.text import Output
 
 _LEARNED_POSITIONS = ("gpt2", "starcoder")
 _N_TARGET_ROWS = 64  # the longest draft that can be asked for, and one
-_N_DRAFT_ROWS = 2  # as many as are timed
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,24 +75,20 @@ class Session:
         self.settings, self._env = settings, environment
         self.target_header = read_header(target)
         self.kind = _drafter_kind(settings.drafter, draft)
-        self.draft_header: Header | None = None
-        self._pair: PairReport | None = None
-        if draft is not None and self.kind is DrafterKind.MODEL:
-            self.draft_header = read_header(draft)
-            self._pair = check_pair(self.target_header, self.draft_header)
-            for notice in self._pair.notes:
-                environment.notify(notice)
+        self._loader = Loader(settings, environment)
+        self._draft: DraftSide | None = None
+        if draft is not None and self.kind.needs_model:
+            self._draft = self._draft_side(read_header(draft))
         self.drafting_off: str | None = None
         self.costs: CostTable | None = None
-        self._draft_model: LlamaModel | None = None
         self._target: LanguageModel | None = None
-        self._draft: LlamaContext | None = None
-        self._loader = Loader(settings, environment)
+        self._survival: dict[tuple[object, ...], Survival] = {}
         try:
             self.model, self.plan = self._loader.target(target)
         except BaseException:
             self.close()
             raise
+        self._meter = PassMeter(self.plan.times_by_length())
         self._limit_drafts()
 
     def __enter__(self) -> Self:
@@ -103,6 +100,16 @@ class Session:
     def close(self) -> None:
         """Free everything."""
         self._loader.close()
+
+    @property
+    def draft_header(self) -> Header | None:
+        """That of the draft model, where one was asked for."""
+        return self._draft.header if self._draft else None
+
+    @property
+    def draft_copy(self) -> str | None:
+        """The file name of the copy that drafts in place of the draft model, if one does."""
+        return self._draft.path.name if self._draft and self._draft.is_copy else None
 
     @property
     def n_threads(self) -> int:
@@ -130,13 +137,8 @@ class Session:
             return
         self._loader.close_contexts()
         self._target = self._target_context(n_ctx)
-        times = self.plan.padded_times()
-        if self.drafter_name == "none":
-            return
-        if self.kind is DrafterKind.NGRAM:
-            self._settle(CostTable(times, draft_token_s=0.0))
-        else:
-            self._prepare_draft(times, n_ctx)
+        if self.kind is not DrafterKind.NONE and not self._never_drafts:
+            self._settle_drafting(n_ctx)
 
     def generate(
         self, prompt: Sequence[int], generation: GenerationSettings, arm: Arm | None = None
@@ -175,13 +177,18 @@ class Session:
         `draft_tokens` None leaves the length to the policy, `kind` None the drafter to the
         settings; `rule` None is the rule that `generation` asks for.
         """
-        if rule is None:
-            tie_margin = 0.0 if self.plan.is_exact else 2 * self.plan.max_difference
-            rule = make_rule(
-                generation.accept, generation.sampling, generation.seed, tie_margin=tie_margin
-            )
+        rule = rule or self.rule(generation)
         kind = kind or DrafterKind(self.drafter_name)
-        return Arm(rule, self._drafter(kind, rule), self._policy(kind, draft_tokens))
+        survival = self._learned(kind, draft_tokens, generation)
+        drafter = self._drafter(kind, rule, survival)
+        return Arm(rule, drafter, self._policy(kind, draft_tokens, rule, survival))
+
+    def rule(self, generation: GenerationSettings) -> AcceptanceRule:
+        """The rule that `generation` asks for; it counts near-ties where rounding can matter."""
+        tie_margin = 0.0 if self.plan.is_exact else 2 * self.plan.max_difference
+        return make_rule(
+            generation.accept, generation.sampling, generation.seed, tie_margin=tie_margin
+        )
 
     @property
     def k_max(self) -> int:
@@ -195,29 +202,61 @@ class Session:
 
     @property
     def drafter_name(self) -> str:
-        """Who drafts: `model`, `ngram` or `none`."""
-        return "none" if self.drafting_off else str(self.kind)
+        """Who drafts: `chain`, `model`, `ngram` or `none`."""
+        if self.drafting_off:
+            return str(DrafterKind.NONE)
+        if self.kind is DrafterKind.CHAIN and self._draft is not None and self._draft.off:
+            return str(DrafterKind.NGRAM)
+        return str(self.kind)
 
-    def _drafter(self, kind: DrafterKind, rule: AcceptanceRule) -> Drafter:
+    def _drafter(self, kind: DrafterKind, rule: AcceptanceRule, survival: Survival) -> Drafter:
         if kind is DrafterKind.NONE:
             return NoDrafter()
-        if kind is DrafterKind.NGRAM:
-            return NgramDrafter()
-        assert self._draft is not None and self._pair is not None
-        return ModelDrafter(
-            self._draft, rule, n_shared=self._pair.n_shared, is_end=self.model.is_end
-        )
+        copies = None if kind is DrafterKind.MODEL else TextCopies(survival)
+        model = None
+        if kind.needs_model:
+            assert self._draft is not None
+            model = self._draft.source(rule, survival)
+        return ChainDrafter(copies, model, is_end=self.model.is_end)
 
-    def _policy(self, kind: DrafterKind, draft_tokens: int | None) -> Policy:
+    def _policy(
+        self,
+        kind: DrafterKind,
+        draft_tokens: int | None,
+        rule: AcceptanceRule,
+        survival: Survival,
+    ) -> Policy:
         if kind is DrafterKind.NONE:
             return FixedLength(0)
         if draft_tokens is not None:
             return FixedLength(
                 draft_tokens if self.plan.max_width is None else min(draft_tokens, self.k_max)
             )
-        assert self.costs is not None
-        costs = self.costs if kind is DrafterKind.MODEL else replace(self.costs, draft_token_s=0.0)
-        return CostAware(costs, self.k_max)
+        return CostAware(
+            self._meter,
+            self._draft.meter if self._draft and kind.needs_model else None,
+            survival,
+            widths=[self.plan.padded(n) for n in range(1, self.k_max + 2)],
+            may_drop=not rule.samples_drafts,
+        )
+
+    def _learned(
+        self, kind: DrafterKind, draft_tokens: int | None, generation: GenerationSettings
+    ) -> Survival:
+        """What earlier generations of the same kind have shown; others teach it nothing."""
+        key = (kind, draft_tokens, generation.accept, generation.sampling)
+        return self._survival.setdefault(key, Survival())
+
+    @property
+    def _never_drafts(self) -> bool:
+        """Whether the target itself rules drafts out."""
+        return not self.model.can_roll_back or self.plan.max_width == 1
+
+    def _draft_side(self, header: Header) -> DraftSide:
+        pair = check_pair(self.target_header, header)
+        for notice in pair.notes:
+            self._env.notify(notice)
+        return DraftSide(header, pair, self._loader, self._env)
 
     def _limit_drafts(self) -> None:
         """Say where the model, or the widths allowed, limit what can be drafted."""
@@ -237,35 +276,25 @@ class Session:
                 )
             )
 
-    def _prepare_draft(self, target_times: PassTimes, n_ctx: int) -> None:
-        """Load the draft model, unless its stored costs already say that it cannot win."""
-        assert self.draft_header is not None
-        path = self.draft_header.path
-        timer = self._loader.draft_timer(path, DRAFT_WIDTHS)
-        if (known := timer.stored()) and self._settle(CostTable(target_times, known(1))):
-            return
-        model = self._draft_model = self._draft_model or self._loader.draft(path)
-        if not model.can_roll_back:
-            self.drafting_off = "the draft's memory is recurrent: it cannot forget rejected tokens"
-            return
-        self._draft = self._loader.context(
-            model,
-            ContextSettings(
-                n_ctx=min(n_ctx, model.n_ctx_train),
+    def _settle_drafting(self, n_ctx: int) -> None:
+        """Prepare the draft model where there is one, and say why nothing is drafted, if so."""
+        times, k_max = self.plan.padded_times(), self.k_max
+        is_free = self.settings.draft_tokens is None
+        if self._draft is not None:
+            context = ContextSettings(
+                n_ctx=n_ctx,
                 n_threads=self.n_threads,
                 n_batch=self.settings.n_batch,
-                n_rows=_N_DRAFT_ROWS,
-            ),
-        )
-        if not known:
-            self._settle(CostTable(target_times, self._measure(timer, self._draft)(1)))
-
-    def _settle(self, costs: CostTable) -> bool:
-        """Keep the cost table; True when even perfect guesses lose and no draft length is fixed."""
-        self.costs = costs
-        if self.settings.draft_tokens is None:
-            self.drafting_off = costs.verdict(self.k_max)
-        return self.drafting_off is not None
+                n_rows=min(N_ROWS, self.settings.n_batch),
+            )
+            self._draft.prepare(times, context, k_max=k_max, only_to_win=is_free)
+            if self._draft.off and self.kind is DrafterKind.CHAIN:
+                self._env.notify(Notice(f"the draft model does not draft: {self._draft.off}"))
+        self.costs = CostTable(times, self._draft.token_s if self._draft else 0.0)
+        if self.kind is DrafterKind.MODEL and self._draft is not None:
+            self.drafting_off = self._draft.off
+        elif is_free:
+            self.drafting_off = CostTable(times, 0.0).verdict(k_max)
 
     def _target_context(self, n_ctx: int) -> LanguageModel:
         """The target's context, with cells and rows for padding beyond what is asked for."""
@@ -281,9 +310,10 @@ class Session:
                 v_type=kernels.v_type,
             ),
         )
+        metered = MeteredModel(context, self._meter, self._env.clock)
         if not self.plan.is_exact:
-            return context
-        return PaddedModel(context, self.plan, n_ctx=n_ctx, n_batch=n_batch)
+            return metered
+        return PaddedModel(metered, self.plan, n_ctx=n_ctx, n_batch=n_batch)
 
     def _context_size(self, n_prompt: int, max_tokens: int | None) -> int:
         trained = self.model.n_ctx_train
@@ -308,33 +338,43 @@ class Session:
             raise _prompt_too_long(n_prompt, n_ctx, trained)
         return n_ctx
 
-    def _measure(self, timer: PassTimer, context: LlamaContext) -> PassTimes:
-        self._env.progress("measuring what a guess costs here (once)", None)
-        return timer.measure(context)
+    def forget(self) -> None:
+        """Start the next generation with what a new session knows about guesses."""
+        self._survival.clear()
+
+    def draft_matches(
+        self, prompt: Sequence[int], text: Sequence[int], rule: AcceptanceRule
+    ) -> list[bool] | None:
+        """See `DraftSide.matches`; None where no draft model drafts, or its context is short."""
+        context = self._draft.context if self._draft else None
+        if self._draft is None or context is None or len(prompt) + len(text) > context.n_ctx:
+            return None
+        return self._draft.matches(prompt, text, rule)
 
     def rows_after(self, tokens: Sequence[int]) -> tuple[Logits, Logits]:
         """The logits of target and draft after all `tokens` but the last, and after all of them.
 
         Each has shape [2, n_shared]: the ids that mean the same in both vocabularies.
         """
-        assert self._target is not None and self._draft is not None and self._pair is not None
+        assert self._target is not None and self._draft is not None
+        assert self._draft.context is not None
         rows = []
-        for model in (self._target, self._draft):
+        for model in (self._target, self._draft.context):
             model.rollback(0)
             for start in range(0, len(tokens) - 2, model.n_batch):
                 model.eval(tokens[start : min(start + model.n_batch, len(tokens) - 2)], n_rows=0)
-            rows.append(model.eval(tokens[-2:])[:, : self._pair.n_shared].copy())
+            rows.append(model.eval(tokens[-2:])[:, : self._draft.pair.n_shared].copy())
         return rows[0], rows[1]
 
 
 def _drafter_kind(asked: DrafterKind, draft: Path | None) -> DrafterKind:
-    if asked is DrafterKind.MODEL and draft is None:
+    if asked.needs_model and draft is None:
         raise UsageError(
-            "`--drafter model` needs a draft model",
+            f"`--drafter {asked}` needs a draft model",
             hint="name one with `--draft-model`, or use `--drafter ngram`",
         )
     if asked is DrafterKind.AUTO:
-        return DrafterKind.MODEL if draft is not None else DrafterKind.NGRAM
+        return DrafterKind.CHAIN if draft is not None else DrafterKind.NGRAM
     return asked
 
 

@@ -17,12 +17,21 @@ AUTO_CTX_ANSWER = 4096  # room for an answer of unlimited length, when the conte
 
 
 class DrafterKind(StrEnum):
-    """Who proposes tokens. `auto`: the draft model when there is one, else n-grams."""
+    """Who proposes tokens: a draft model, copies of earlier text, or both in a chain.
+
+    `auto`: both where there is a draft model, else copies.
+    """
 
     AUTO = "auto"
+    CHAIN = "chain"
     MODEL = "model"
     NGRAM = "ngram"
     NONE = "none"
+
+    @property
+    def needs_model(self) -> bool:
+        """Whether a draft model takes part."""
+        return self in (DrafterKind.CHAIN, DrafterKind.MODEL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +39,8 @@ class SessionSettings:
     """How a pair is loaded and run. None stands for: decided on this machine.
 
     `draft_tokens` is the fixed draft length, None lets the policy choose; `n_gpu_layers` counts
-    layers on the GPU, ALL_LAYERS is every one; sizes are in tokens.
+    layers on the GPU, ALL_LAYERS is every one; sizes are in tokens. `draft_copy`: a smaller copy
+    of the draft model may draft in its place, where that is faster.
     """
 
     drafter: DrafterKind = DrafterKind.AUTO
@@ -42,6 +52,7 @@ class SessionSettings:
     device: str | None = None
     draft_device: str | None = None
     exact: Exact = Exact.AUTO
+    draft_copy: bool = True
 
     def __post_init__(self) -> None:
         _require("--draft-tokens", self.draft_tokens, 1, 63)

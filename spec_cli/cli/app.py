@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from spec_cli import __version__
-from spec_cli.cli import models, run, verify
+from spec_cli.cli import bench, models, run, verify
 from spec_cli.cli.guard import guarded
 
 EXAMPLES = """
@@ -53,3 +53,4 @@ app.command("run")(guarded(run.run))
 app.command("pull")(guarded(models.pull))
 app.command("models")(guarded(models.models))
 app.command("verify")(guarded(verify.verify))
+app.command("bench")(guarded(bench.bench))

@@ -31,6 +31,7 @@ def describe(
     return RunInfo(
         target=_model(pair.target, session.target_header),
         draft=draft,
+        draft_copy=session.draft_copy,
         drafter=session.drafter_name,
         draft_tokens=session.settings.draft_tokens or "auto",
         drafting_off=session.drafting_off,

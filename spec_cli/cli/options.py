@@ -85,7 +85,16 @@ Drafter = Annotated[
     DrafterKind,
     typer.Option(
         "--drafter",
-        help="Who proposes tokens. `auto`: the draft model, or n-grams where there is none.",
+        help="Who proposes tokens: the draft model, copies of earlier text (`ngram`), or both "
+        "(`chain`). `auto`: both, or copies where there is no draft model.",
+        rich_help_panel=_DRAFTING,
+    ),
+]
+DraftOriginal = Annotated[
+    bool,
+    typer.Option(
+        "--draft-original",
+        help="Draft with the draft model's own file, not with a faster Q4_0 copy of it.",
         rich_help_panel=_DRAFTING,
     ),
 ]

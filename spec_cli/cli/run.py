@@ -31,6 +31,7 @@ def run(
     draft_model: opt.DraftModel = None,
     offline: opt.Offline = False,
     drafter: opt.Drafter = _SESSION.drafter,
+    draft_original: opt.DraftOriginal = False,
     no_draft: opt.NoDraft = False,
     draft_tokens: opt.DraftTokens = None,
     accept: opt.AcceptRule = Accept.COUPLED,
@@ -105,6 +106,7 @@ def run(
         device=device,
         draft_device=draft_device,
         exact=exact,
+        draft_copy=not draft_original,
     )
     files = fetch_pair(pair, terminal, offline=offline, quiet=quiet)
     render = RenderOptions(quiet, json, jsonl, show_origin, no_tui)

@@ -94,7 +94,7 @@ def verify(
     drafters = vopt.comma_list("--drafter", drafter or ",".join(ArmDrafter), vopt.drafter_of)
     chosen = choose_pair(load_registry(), pair, draft_model, _kind(drafters))
     if chosen.draft is None and drafter is None:
-        drafters = tuple(d for d in drafters if d is not ArmDrafter.MODEL)
+        drafters = tuple(d for d in drafters if not d.kind.needs_model)
     matrix = Matrix(
         prompts=_prompts(prompts, full=full),
         temps=vopt.comma_list("--temp", temp or size.temps, vopt.temp_of),
@@ -174,7 +174,8 @@ def _verify(
 
 def _kind(drafters: Sequence[ArmDrafter]) -> DrafterKind:
     """The drafter to load; the others need no loading."""
-    return DrafterKind.MODEL if ArmDrafter.MODEL in drafters else DrafterKind.NGRAM
+    needs_model = any(drafter.kind.needs_model for drafter in drafters)
+    return DrafterKind.MODEL if needs_model else DrafterKind.NGRAM
 
 
 def _encode(session: Session, prompt: NamedPrompt) -> list[int]:

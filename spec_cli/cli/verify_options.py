@@ -50,7 +50,8 @@ Drafters = Annotated[
     typer.Option(
         "--drafter",
         metavar="LIST",
-        help="Who drafts: `model`, `ngram`, or `random` (the plain text with errors thrown in).",
+        help="Who drafts: `model`, `ngram`, `chain` (both), or `random` (the plain text with "
+        "errors thrown in).",
         show_default="all",
         rich_help_panel=_DRAFTING,
     ),

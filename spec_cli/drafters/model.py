@@ -1,83 +1,93 @@
-"""Drafting with a second, smaller model."""
+"""Guessing with a second, smaller model."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from spec_cli.spec.acceptance import recent
-from spec_cli.spec.interfaces import NO_DRAFT, AcceptanceRule, Draft, Drawn, LanguageModel
+from spec_cli.spec.interfaces import AcceptanceRule, Drawn, LanguageModel, Logits
+from spec_cli.spec.survival import Survival, model_evidence
+
+N_ROWS = 32  # of a pass that is scored, at most: each costs the head of the model
 
 
-class ModelDrafter:
-    """Draws each draft token from the draft model, in the way the acceptance rule asks for.
+class DraftModel:
+    """Guesses the next token, as the acceptance rule asks for, and never evaluates one twice.
 
-    Invariant I2: between rounds the model's KV cache holds a prefix of the committed sequence;
-    within a round also the tokens drafted in it. Nothing is evaluated twice: a round drops only
-    the rejected tail, and the tokens the model has not seen ride along in its next pass.
+    Invariant I2: between rounds the model's KV cache holds a prefix of the committed sequence,
+    short of its last token; within a round also tokens drafted in it. A round drops only the
+    rejected tail, and the tokens the model has not seen ride along in its next pass. Where they
+    were generated, what it would have guessed in their place is scored: that costs no pass.
 
     `n_shared` is the number of leading token ids that mean the same in both vocabularies. Others
     never cross: they are not proposed, and a context that contains one is not drafted for.
     """
 
-    name = "model"
-
     def __init__(
-        self,
-        model: LanguageModel,
-        rule: AcceptanceRule,
-        *,
-        n_shared: int,
-        is_end: Callable[[int], bool],
+        self, model: LanguageModel, rule: AcceptanceRule, survival: Survival, *, n_shared: int
     ) -> None:
         self._model = model
         self._rule = rule
+        self._survival = survival
         self._n_shared = n_shared
-        self._is_end = is_end
-        self._n_context = 0  # length of the context of the last proposal
-        self._drafted: list[int] = []
+        self._n_rows = min(N_ROWS, model.n_batch)
+        self._n_prompt = 0
+        self._n_context = 0  # length of the context of the last guess
+        self._drafted: tuple[int, ...] = ()  # what the model has evaluated after that
 
     def begin(self, prompt: Sequence[int]) -> None:
-        """Forget everything; the prompt is evaluated when the first draft is asked for."""
+        """Forget everything; the prompt is evaluated when the first guess is asked for."""
         self._model.rollback(0)
-        self._n_context, self._drafted = 0, []
+        self._n_prompt = self._n_context = len(prompt)
+        self._drafted = ()
 
-    def propose(self, context: Sequence[int], k: int) -> Draft:
-        """Up to `k` tokens; fewer after an end-of-generation token or where the cache ends."""
-        missing = context[self._model.n_past :]
-        k = min(k, self._model.n_ctx + 1 - len(context))
-        if k < 1 or max(missing) >= self._n_shared:
-            return NO_DRAFT
-        self._n_context, self._drafted = len(context), []
-        history = recent(context, self._rule.n_history)
-        q = []
-        while True:
-            drawn = self._guess(missing, history)
-            self._drafted.append(drawn.token)
-            history.append(drawn.token)
-            if drawn.q is not None:
-                q.append(drawn.q)
-            if len(self._drafted) == k or self._is_end(drawn.token):
-                return Draft(tuple(self._drafted), tuple(q) or None)
-            missing = (drawn.token,)
+    def n_behind(self, context: Sequence[int]) -> int:
+        """How many tokens of `context` have not been evaluated."""
+        return len(context) - self._model.n_past
+
+    def guess(self, context: Sequence[int], drafted: Sequence[int]) -> Drawn | None:
+        """The guess after `context` and the tokens `drafted` in this round.
+
+        None where the cache ends, or where a token means nothing to the draft model.
+        """
+        n_past, n_context = self._model.n_past, len(context)
+        end = n_context + len(drafted)
+        missing = [*context[n_past:], *drafted[max(0, n_past - n_context) :]]
+        if end > self._model.n_ctx or max(missing) >= self._n_shared:
+            return None
+        scored = range(max(n_past, self._n_prompt - 1, end - self._n_rows), n_context - 1)
+        n_rows = 1 if self._rule.samples_drafts or not scored else end - scored.start
+        rows = self._eval(missing, n_rows)
+        self._n_context, self._drafted = n_context, tuple(drafted)
+        if n_rows > 1:
+            for at, row in zip(scored, rows, strict=False):
+                self._score(row, context, at + 1)
+        history = [*recent(context, self._rule.n_history), *drafted]
+        return self._rule.draw(rows[-1], end, history)
 
     def commit(self, context: Sequence[int]) -> None:
-        """Drop the drafted tokens that `context` lacks, or that are its last: the next input."""
-        if not self._drafted:
-            return
+        """Drop the evaluated tokens that `context` lacks, or that are its last: the next input."""
         n_keep = self._n_context
         for drafted, committed in zip(self._drafted, context[n_keep:-1], strict=False):
             if drafted != committed:
                 break
             n_keep += 1
-        self._drafted = []
+        self._n_context, self._drafted = len(context), ()
         if n_keep < self._model.n_past:
             self._model.rollback(n_keep)
 
-    def _guess(self, tokens: Sequence[int], history: Sequence[int]) -> Drawn:
-        """Evaluate `tokens` and draw the one that follows them."""
+    def _eval(self, tokens: Sequence[int], n_rows: int) -> Logits:
+        """The last rows, over the ids that both models share."""
         n_batch = self._model.n_batch
-        while len(tokens) > n_batch:
-            self._model.eval(tokens[:n_batch], n_rows=0)
-            tokens = tokens[n_batch:]
-        logits = self._model.eval(tokens, n_rows=1)[0, : self._n_shared]
-        return self._rule.draw(logits, self._model.n_past, history)
+        while len(tokens) > max(n_batch, n_rows):
+            n = min(n_batch, len(tokens) - n_rows)
+            self._model.eval(tokens[:n], n_rows=0)
+            tokens = tokens[n:]
+        return self._model.eval(tokens, n_rows=n_rows)[:, : self._n_shared]
+
+    def _score(self, row: Logits, context: Sequence[int], at: int) -> None:
+        """Learn whether the guess in place `at` would have held."""
+        n = self._rule.n_history
+        drawn = self._rule.draw(row, at, context[max(0, at - n) : at])
+        held = drawn.token == context[at]
+        self._survival.learn(model_evidence(drawn.confidence), accepted=held)

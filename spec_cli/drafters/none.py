@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spec_cli.spec.interfaces import NO_DRAFT, Draft
+from spec_cli.spec.interfaces import NO_DRAFT, Budget, Draft
 
 
 class NoDrafter:
@@ -15,7 +15,11 @@ class NoDrafter:
     def begin(self, prompt: Sequence[int]) -> None:
         """Nothing to prepare."""
 
-    def propose(self, context: Sequence[int], k: int) -> Draft:
+    def n_behind(self, context: Sequence[int]) -> int:
+        """There is no draft model."""
+        return 0
+
+    def propose(self, context: Sequence[int], budget: Budget) -> Draft:
         """No tokens."""
         return NO_DRAFT
 

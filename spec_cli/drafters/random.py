@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from spec_cli.spec.interfaces import Draft
+from spec_cli.spec.interfaces import Budget, Draft
 
 WRONG = 0.25  # the probability that a proposed token is replaced
 
@@ -30,9 +30,13 @@ class RandomDrafter:
         """The known text now follows `prompt`."""
         self._text = [*prompt, *self._known]
 
-    def propose(self, context: Sequence[int], k: int) -> Draft:
-        """1 to `k` tokens."""
-        n, length = len(context), self._random.randint(1, k)
+    def n_behind(self, context: Sequence[int]) -> int:
+        """There is no draft model."""
+        return 0
+
+    def propose(self, context: Sequence[int], budget: Budget) -> Draft:
+        """1 token, or more up to the room there is."""
+        n, length = len(context), self._random.randint(1, budget.room)
         follows = self._text[n : n + length] if self._text[:n] == list(context) else []
         guesses = [self._perhaps_wrong(token) for token in follows]
         guesses += [self._random.randrange(self._n_vocab) for _ in range(length - len(follows))]

@@ -22,6 +22,7 @@ from spec_cli.llama.model import LlamaModel
 from spec_cli.spec.costs import PassTimes
 from spec_cli.spec.exactness import (
     MAX_AUTO_PRICE,
+    N_LONG,
     Kernels,
     Rows,
     WidthProbe,
@@ -36,9 +37,11 @@ from spec_cli.spec.interfaces import Logits
 STEADY_K_TYPE = "bf16"
 
 _N_PREFIX = 16
-_N_COPIES = 64  # with the prefix, a context of 1040 tokens: past the cells that kernels split at
+_N_COPIES = N_LONG // _N_PREFIX - 1  # of the prefix: the long context is made of them
 _N_SINGLE = 2  # steps of width 1: the second attends to what the first one wrote
 _N_SEVERAL = 8  # rows that stand for "several" where speeds are compared
+_N_CHUNK = 32  # tokens of a prompt pass
+_N_PROMPT, _N_STEPS = 512, 256  # tokens of the run whose speed is compared
 _MAX_ROUNDS = 10  # of comparing them
 
 
@@ -73,6 +76,7 @@ class Prober:
         self._cancelled = cancelled
         tokens = _tokens(model.n_vocab, _N_PREFIX + widths[-1] + 1)
         self._prefix, self._tail = tokens[:_N_PREFIX], tokens[_N_PREFIX:]
+        self._chunk = _tokens(model.n_vocab, _N_CHUNK)
 
     def survey(self, kernels: Kernels) -> list[WidthProbe]:
         """Probe with the KV caches that are worth it; slowdowns are against that of `kernels`.
@@ -109,20 +113,29 @@ class Prober:
     def _slowdown(self, ours: LlamaContext, kernels: Kernels) -> float:
         """The share of the speed that `ours`, a long context, loses against one with `kernels`.
 
-        The worse of one row and of several, of the shortest times of passes taken in turns. What
-        seems to cost more than `auto` gives is measured again, a few times.
+        The worst of one row, of several, and of a whole run with its prompt, by the shortest times
+        of passes taken in turns. What seems to cost more than `auto` gives is measured again, a
+        few times.
         """
-        widths = (1, max(width for width in self._widths if width <= _N_SEVERAL))
-        best = np.full((2, len(widths)), np.inf)
+        best = np.full((2, 3), np.inf)
         with self._context(kernels) as theirs:
             theirs.repeat(_N_COPIES)
             for _ in range(_MAX_ROUNDS):
-                sweeps = [self._sweep(context, widths) for context in (ours, theirs)]
-                best = np.minimum(best, [sweep.times.seconds for sweep in sweeps])
-                slowdown = max(0.0, float((best[0] / best[1]).max()) - 1)
+                best = np.minimum(best, [self._speed(context) for context in (ours, theirs)])
+                run = best @ (_N_STEPS, 0, _N_PROMPT / _N_CHUNK)
+                slowdown = max(0.0, *(best[0] / best[1])[:2] - 1, run[0] / run[1] - 1)
                 if slowdown <= MAX_AUTO_PRICE:
                     break
-        return slowdown
+        return float(slowdown)
+
+    def _speed(self, context: LlamaContext) -> tuple[float, float, float]:
+        """Seconds of a pass of one row, of several, and of a piece of a prompt without logits."""
+        widths = (1, max(width for width in self._widths if width <= _N_SEVERAL))
+        single, several = self._sweep(context, widths).times.seconds
+        with _kept(context):
+            started = self._clock()
+            context.eval(self._chunk, n_rows=0)
+            return single, several, self._clock() - started
 
     def _probe_plain(self, kernels: Kernels) -> WidthProbe:
         """A model whose memory cannot drop a tail is decoded by passes of one row, and no other."""
@@ -136,9 +149,9 @@ class Prober:
     def _context(self, kernels: Kernels) -> Iterator[LlamaContext]:
         """A context that holds the prefix, with room for its copies and the widest pass."""
         settings = ContextSettings(
-            n_ctx=_N_PREFIX * (_N_COPIES + 1) + len(self._tail),
+            n_ctx=_N_PREFIX * (_N_COPIES + 1) + max(len(self._tail), _N_CHUNK),
             n_threads=self._n_threads,
-            n_batch=max(_N_PREFIX, self._widths[-1]),
+            n_batch=max(_N_PREFIX, self._widths[-1], _N_CHUNK),
             n_rows=self._widths[-1],
             k_type=kernels.k_type,
             v_type=kernels.v_type,

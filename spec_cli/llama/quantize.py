@@ -1,45 +1,160 @@
-"""Requantising a model file: `python -m spec_cli.llama.quantize IN.gguf OUT.gguf q8_0`."""
+"""Requantising a model file: `python -m spec_cli.llama.quantize IN.gguf OUT.gguf q8_0 [pure]`."""
 
 from __future__ import annotations
 
 import ctypes
 import os
+import signal
+import subprocess
 import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from spec_cli.errors import ModelError, UsageError
+from spec_cli.errors import Cancelled, ModelError, ResourceError, SpecError, UsageError
+from spec_cli.gguf import Header, read_header
 from spec_cli.llama.library import library
 
 FILE_TYPES = {"f16": 1, "q4_0": 2, "q8_0": 7, "q4_k_m": 15, "bf16": 32}  # enum llama_ftype, llama.h
+PARTIAL = ".incomplete"  # the end of the name of a file that is being written
+
+_POLL_S = 0.05
 
 
-def quantize(source: Path, destination: Path, file_type: str, *, n_threads: int) -> None:
-    """Write `source` with all weights as `file_type`; the file appears whole or not at all.
+def quantize(
+    source: Path, destination: Path, file_type: str, *, n_threads: int, pure: bool = False
+) -> None:
+    """Write the model `source` with its matrices as `file_type`.
 
-    Raises UsageError for an unknown type and ModelError with llama.cpp's reason.
+    `pure`: with every one of them, where the usual mixture keeps some at more bits. The file is
+    checked against `source` and appears whole or not at all, readable by its owner alone.
+
+    llama.cpp cannot be interrupted: a signal's Python handler waits for its next line of log,
+    once a tensor, and what it raises there is lost. A process that is killed leaves a file named
+    `destination.*.incomplete`; the header is written last, so it is no GGUF file.
+
+    Raises UsageError for an unknown type, ResourceError when disk or memory is too small or
+    nothing may be written there, and ModelError with llama.cpp's reason otherwise.
     """
     if file_type not in FILE_TYPES:
         raise UsageError(f"unknown type `{file_type}`", hint=f"use one of: {', '.join(FILE_TYPES)}")
+    header = read_header(source)
     api = library().api
     params = api.llama_model_quantize_default_params()
-    params.ftype = FILE_TYPES[file_type]
-    params.nthread = n_threads
+    params.ftype, params.pure = FILE_TYPES[file_type], pure
     params.allow_requantize = True
-    partial = destination.with_name(destination.name + ".incomplete")
-    library().log.take_errors()
-    try:
-        status = api.llama_model_quantize(
+    params.nthread = n_threads
+    with _partial_file(destination) as partial:
+        library().log.take_errors()
+        if api.llama_model_quantize(
             os.fsencode(source), os.fsencode(partial), ctypes.byref(params)
-        )
-        if status != 0:
-            reason = "; ".join(library().log.take_errors()) or "llama.cpp gave no reason"
-            raise ModelError(f"{source.name} cannot be requantised: {reason}")
+        ):
+            raise _error(source, destination, library().log.take_errors())
+        _check(partial, header, destination)
         partial.replace(destination)
-    finally:
-        partial.unlink(missing_ok=True)
+
+
+def quantize_apart(
+    source: Path, destination: Path, file_type: str, *, cancelled: Callable[[], bool]
+) -> None:
+    """`quantize` with `pure`, in a process of its own, where it can be stopped and may crash.
+
+    Raises Cancelled, or ResourceError with the last words of the process when it failed.
+    """
+    # -P: nothing is imported from the current directory.
+    command = [sys.executable, "-P", "-m", "spec_cli.llama.quantize"]
+    with subprocess.Popen(
+        [*command, str(source), str(destination), file_type, "pure"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+    ) as process:
+        try:
+            error = _last_words(process, cancelled)
+        finally:
+            process.kill()  # whatever ended the wait; nothing when it has ended itself
+    if process.returncode != 0:
+        raise ResourceError(error or f"requantising {source.name} ended with {process.returncode}")
+
+
+def same_model(one: Header, other: Header) -> bool:
+    """Whether two files differ in nothing but the types of their weights."""
+    return _contents(one) == _contents(other)
+
+
+def _last_words(process: subprocess.Popen[str], cancelled: Callable[[], bool]) -> str:
+    """Wait for the process: the last line of its stderr. Raises Cancelled."""
+    while True:
+        try:
+            lines = process.communicate(timeout=_POLL_S)[1].split("\n")
+            return next((line.strip() for line in reversed(lines) if line.strip()), "")
+        except subprocess.TimeoutExpired:
+            if cancelled():
+                raise Cancelled from None
+
+
+@contextmanager
+def _partial_file(destination: Path) -> Iterator[Path]:
+    """A new file beside `destination`, of a name nobody could have known; gone at the end."""
+    try:
+        descriptor, name = tempfile.mkstemp(PARTIAL, f"{destination.name}.", destination.parent)
+        os.close(descriptor)
+        try:
+            yield Path(name)
+        finally:
+            Path(name).unlink(missing_ok=True)
+    except OSError as error:
+        raise ResourceError(f"{destination} cannot be written: {error.strerror}") from error
+
+
+def _check(partial: Path, source: Header, destination: Path) -> None:
+    """Raise ResourceError when the file is not `source` in other types of weights."""
+    try:
+        made = read_header(partial)
+    except ModelError as error:  # llama.cpp does not notice every failed write
+        raise ResourceError(f"{destination} was not written whole: {error.message}") from error
+    if not same_model(made, source):
+        raise ResourceError(f"{destination} came out as another model than {source.path.name}")
+
+
+def _contents(header: Header) -> tuple[object, ...]:
+    shapes = {tensor.name: tensor.shape for tensor in header.tensors}
+    return header.architecture, header.vocab, shapes
+
+
+def _error(source: Path, destination: Path, log: list[str]) -> SpecError:
+    reason = "; ".join(log).rpartition("failed to quantize: ")[2] or "llama.cpp gave no reason"
+    if "iostream" in reason:
+        return ResourceError(
+            f"{destination} cannot be written: {reason}", hint="free some space on its disk"
+        )
+    if "alloc" in reason:
+        return ResourceError(f"not enough memory to requantise {source.name}: {reason}")
+    return ModelError(f"{source.name} cannot be requantised: {reason}")
+
+
+def main() -> None:
+    """Requantise as the arguments say; on failure say why on stderr."""
+    from spec_cli.cpu import usable_cores
+
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Python's own handler would wait for llama.cpp
+    source, destination, file_type, pure = _arguments(sys.argv[1:])
+    try:
+        quantize(source, destination, file_type, n_threads=usable_cores(), pure=pure)
+    except SpecError as error:
+        sys.exit(error.message)
+
+
+def _arguments(arguments: list[str]) -> tuple[Path, Path, str, bool]:
+    match arguments:
+        case [source, destination, file_type, *rest] if rest in ([], ["pure"]):
+            return Path(source), Path(destination), file_type, bool(rest)
+        case _:
+            sys.exit(__doc__)
 
 
 if __name__ == "__main__":
-    from spec_cli.cpu import usable_cores
-
-    quantize(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], n_threads=usable_cores())
+    main()

@@ -25,6 +25,7 @@ class ModelInfo:
 class RunInfo:
     """What runs, where, and with which settings.
 
+    `draft_copy` is the file of the smaller copy that drafts in place of `draft`, if one does.
     `drafting_off` says why nothing is drafted from the start, with the numbers; None when
     something is, or when plain decoding was asked for. `n_prompt` counts tokens. `accept` is the
     acceptance rule, "greedy" at temperature 0; `plan` the widths of the target's passes, `exact`
@@ -33,7 +34,8 @@ class RunInfo:
 
     target: ModelInfo
     draft: ModelInfo | None
-    drafter: str  # "model", "ngram" or "none"
+    draft_copy: str | None
+    drafter: str  # "chain", "model", "ngram" or "none"
     draft_tokens: int | Literal["auto"]
     drafting_off: str | None
     accept: str

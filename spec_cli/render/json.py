@@ -92,6 +92,7 @@ def facts_object(info: RunInfo) -> Object:
             "target": asdict(info.target),
             "draft": asdict(info.draft) if info.draft else None,
         },
+        "draft_copy": info.draft_copy,
         "drafter": info.drafter,
         "draft_tokens": info.draft_tokens,
         "accept": info.accept,

@@ -111,7 +111,6 @@ def results(report: Report, matrix: Matrix, marks: Marks) -> Grid:
     n_tokens = {(c.cell.prompt, c.cell.temp): str(c.n_tokens) for c in report.comparisons}
     texts = list(product(matrix.prompts, matrix.temps))
     lengths = [_length(k) for k in matrix.draft_tokens]
-    lengths[0] = f"k={lengths[0]}"
     columns = [
         ["", "prompt", *(one_line(prompt.id)[:_ID_CHARS] for prompt, _ in texts)],
         ["", "temp", *(f"{temp:g}" for _, temp in texts)],
@@ -122,7 +121,9 @@ def results(report: Report, matrix: Matrix, marks: Marks) -> Grid:
             [marks.of(made.get(Cell(*text, drafter, k))) for k in matrix.draft_tokens]
             for text in texts
         ]
-        columns.append([drafter, *aligned([lengths, *outcomes], gap=" ")])
+        label = "k=" if drafter is matrix.drafters[0] else ""  # once: the table is wide
+        header = [label + lengths[0], *lengths[1:]]
+        columns.append([drafter, *aligned([header, *outcomes], gap=" ")])
     return [list(row) for row in zip(*columns, strict=True)]
 
 

@@ -68,6 +68,8 @@ class MatchRule:
     below which a choice counts as a near-tie; 0 counts none.
     """
 
+    samples_drafts = False
+
     def __init__(self, chooser: Chooser, *, tie_margin: float = 0.0) -> None:
         self._chooser = chooser
         self._tie_margin = tie_margin
@@ -75,7 +77,7 @@ class MatchRule:
 
     def draw(self, logits: Logits, position: int, history: Sequence[int]) -> Drawn:
         """The draft model's choice, made with the noise that the target's choice is made with."""
-        return Drawn(self._chooser.choose(logits, position, history))
+        return self._chooser.draw(logits, position, history)
 
     def verify(self, rows: Logits, draft: Draft, context: Sequence[int]) -> Verdict:
         """Choose row by row until a choice differs from the draft."""
@@ -102,6 +104,8 @@ class SamplingRule(ABC):
     on the tokens drafted after it, and so the noise of a discarded one is no longer independent.
     """
 
+    samples_drafts = True
+
     def __init__(self, settings: SamplingSettings, uniform: Callable[[], float]) -> None:
         self._settings = settings
         self._uniform = uniform
@@ -110,7 +114,8 @@ class SamplingRule(ABC):
     def draw(self, logits: Logits, position: int, history: Sequence[int]) -> Drawn:
         """A sample of q; the position plays no part."""
         q = self._processed(logits, history)
-        return Drawn(sample(q, self._uniform()), q)
+        token = sample(q, self._uniform())
+        return Drawn(token, probability(q, token), q)
 
     def verify(self, rows: Logits, draft: Draft, context: Sequence[int]) -> Verdict:
         """Keep a prefix of the draft, and sample the token after it."""

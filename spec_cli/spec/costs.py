@@ -15,10 +15,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spec_cli.spec.interfaces import LanguageModel
+from spec_cli.spec.interfaces import LanguageModel, Weights
 
 TARGET_WIDTHS = (1, 2, 3, 4, 6, 8, 12, 16)
-DRAFT_WIDTHS = (1, 2)
+DRAFT_WIDTHS = (1, 2, 4, 8, 64)  # one guess, and catching up
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,34 @@ class PassTimes:
         if width <= self.widths[-1]:
             return float(np.interp(width, self.widths, self.seconds))
         return self.seconds[-1] * width / self.widths[-1]
+
+    def of(self, widths: Sequence[int]) -> Weights:
+        """Seconds of passes of several widths."""
+        if max(widths) <= self.widths[-1]:
+            return np.interp(widths, self.widths, self.seconds)
+        return np.array([self(width) for width in widths])
+
+    def at(self, n_past: int) -> PassTimes:
+        """The times after `n_past` tokens: these, however many."""
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class TimesByLength:
+    """Pass times after few tokens and after `n_long`; between and beyond them they grow evenly."""
+
+    short: PassTimes
+    long: PassTimes
+    n_long: int
+
+    def at(self, n_past: int) -> PassTimes:
+        """The times after `n_past` tokens. A longer context is never taken to be faster."""
+        share = n_past / self.n_long
+        seconds = (
+            s + share * max(0.0, n - s)
+            for s, n in zip(self.short.seconds, self.long.seconds, strict=True)
+        )
+        return PassTimes(self.short.widths, tuple(seconds))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +102,12 @@ def measure_passes(
     widths: Sequence[int],
     *,
     clock: Callable[[], float],
-    n_rounds: int = 2,
+    n_rounds: int = 3,
 ) -> PassTimes:
     """Time passes of each width on an empty context: the minimum of `n_rounds`, interleaved.
 
-    The first pass is not counted (it warms caches up). The model is left empty.
+    Each gives the logits of its last row, as a pass of a draft model does. The first pass is not
+    counted (it warms caches up). The model is left empty.
     """
     seconds = dict.fromkeys(sorted(widths), float("inf"))
     _time_pass(model, 1, clock)
@@ -91,7 +120,7 @@ def measure_passes(
 def _time_pass(model: LanguageModel, width: int, clock: Callable[[], float]) -> float:
     model.rollback(0)
     started = clock()
-    model.eval([i % model.n_vocab for i in range(1, width + 1)])
+    model.eval([i % model.n_vocab for i in range(1, width + 1)], n_rows=1)
     elapsed = clock() - started
     model.rollback(0)
     return elapsed

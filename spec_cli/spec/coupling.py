@@ -18,7 +18,8 @@ from typing import Protocol
 
 import numpy as np
 
-from spec_cli.spec.interfaces import Logits, Weights
+from spec_cli.spec.distribution import probability
+from spec_cli.spec.interfaces import Drawn, Logits, Weights
 from spec_cli.spec.noise import gumbel, noise_at_least
 from spec_cli.spec.sampling import (
     Candidates,
@@ -43,6 +44,9 @@ class Chooser(Protocol):
     def choose(self, logits: Logits, position: int, history: Sequence[int]) -> int:
         """The token at `position`, given the logits [n_vocab] there and the tokens before it."""
 
+    def draw(self, logits: Logits, position: int, history: Sequence[int]) -> Drawn:
+        """The same choice, and the probability that it has without noise."""
+
     def margin(self, logits: Logits, position: int, history: Sequence[int]) -> float:
         """By how much the choice beats the next best token, in logits; inf when there is none."""
 
@@ -52,6 +56,7 @@ class GreedyChooser:
 
     def __init__(self, settings: SamplingSettings) -> None:
         self._settings = settings
+        self._weights: Logits | None = None
         self.n_history = settings.n_history
 
     def choose(self, logits: Logits, position: int, history: Sequence[int]) -> int:
@@ -60,6 +65,21 @@ class GreedyChooser:
         token = int(row.argmax())
         require_finite(row[token])
         return token
+
+    def draw(self, logits: Logits, position: int, history: Sequence[int]) -> Drawn:
+        """The choice, and its probability at temperature 1."""
+        row = penalised(logits, history, self._settings)
+        token = int(row.argmax())
+        require_finite(row[token])
+        return Drawn(token, 1 / self._weight_of_all(row, row[token]))
+
+    def _weight_of_all(self, row: Logits, maximum: np.floating) -> float:
+        """The sum of exp(logit - maximum); in place, since a fresh row costs as much as the sum."""
+        if self._weights is None or self._weights.size != row.size:
+            self._weights = np.empty_like(row)
+        np.subtract(row, maximum, out=self._weights)
+        np.exp(self._weights, out=self._weights)
+        return float(self._weights.sum())
 
     def margin(self, logits: Logits, position: int, history: Sequence[int]) -> float:
         """The distance of the two largest logits, penalties applied."""
@@ -76,15 +96,23 @@ class CoupledChooser:
 
     def choose(self, logits: Logits, position: int, history: Sequence[int]) -> int:
         """The token at `position`: arg max of log weight + noise, of equal ones the lowest id."""
+        return self._best(candidates(logits, history, self._settings), position)
+
+    def draw(self, logits: Logits, position: int, history: Sequence[int]) -> Drawn:
+        """The choice, and the probability that it has in the processed distribution."""
         found = candidates(logits, history, self._settings)
-        if found.ids.size > _MANY:
-            found = self._contenders(found, position)
-        return int(found.ids[self._scores(found, position).argmax()])
+        token = self._best(found, position)
+        return Drawn(token, probability(found.distribution(), token))
 
     def margin(self, logits: Logits, position: int, history: Sequence[int]) -> float:
         """The distance of the two best scores times the temperature: so many logits."""
         found = candidates(logits, history, self._settings)
         return _top_two_distance(self._scores(found, position)) * self._settings.temp
+
+    def _best(self, found: Candidates, position: int) -> int:
+        if found.ids.size > _MANY:
+            found = self._contenders(found, position)
+        return int(found.ids[self._scores(found, position).argmax()])
 
     def _scores(self, found: Candidates, position: int) -> Weights:
         return found.log_weights + gumbel(self._seed, position, found.ids)

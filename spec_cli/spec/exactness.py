@@ -16,9 +16,10 @@ from itertools import combinations
 
 import numpy as np
 
-from spec_cli.spec.costs import PassTimes
+from spec_cli.spec.costs import PassTimes, TimesByLength
 from spec_cli.spec.interfaces import Logits
 
+N_LONG = 1040  # tokens of the long context: past the cells that kernels split at
 MAX_AUTO_PRICE = 0.03  # share of the speed that `auto` gives for bitwise equality
 _ACCEPTANCE = 0.9  # of good guesses, at which the price of a class is stated
 
@@ -74,7 +75,8 @@ class ExactnessPlan:
     """The widths that target passes may have; None: any, the logits may depend on it.
 
     `price` is the share of the speed that it costs, at the worst of a plain step and a verified
-    draft. `times` are those of the kernels, unpadded.
+    draft. `times` are those of the kernels, unpadded, at a short context, and `long_times` at one
+    of `N_LONG` tokens.
     """
 
     kernels: Kernels
@@ -82,6 +84,7 @@ class ExactnessPlan:
     price: float
     max_difference: float
     times: PassTimes
+    long_times: PassTimes | None = None
 
     @property
     def is_exact(self) -> bool:
@@ -101,6 +104,12 @@ class ExactnessPlan:
     def padded(self, width: int) -> int:
         """The width of the pass that evaluates `width` rows."""
         return padded(self.widths, width) if self.widths else width
+
+    def times_by_length(self) -> PassTimes | TimesByLength:
+        """Seconds of a pass of each width, by the tokens before it where that was measured."""
+        if self.long_times is None:
+            return self.times
+        return TimesByLength(self.times, self.long_times, N_LONG)
 
     def padded_times(self) -> PassTimes:
         """Seconds by the number of rows wanted, for every number that is allowed."""
@@ -194,13 +203,15 @@ def affordable(probes: Sequence[WidthProbe]) -> ExactnessPlan | None:
 
 def fast(probe: WidthProbe) -> ExactnessPlan:
     """The plan to use whatever width is fastest."""
-    return ExactnessPlan(probe.kernels, None, 0.0, probe.max_difference, probe.short)
+    return ExactnessPlan(probe.kernels, None, 0.0, probe.max_difference, probe.short, probe.long)
 
 
 def _plan(probe: WidthProbe, widths: Widths) -> ExactnessPlan:
     padding = max(price(widths, probe.short), price(widths, probe.long))
     total = (1 + probe.slowdown) * (1 + padding) - 1
-    return ExactnessPlan(probe.kernels, widths, total, probe.max_difference, probe.short)
+    return ExactnessPlan(
+        probe.kernels, widths, total, probe.max_difference, probe.short, probe.long
+    )
 
 
 def _both(probe: WidthProbe, default: WidthProbe) -> list[tuple[PassTimes, PassTimes]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Protocol
 
 import numpy as np
@@ -55,19 +56,62 @@ class LanguageModel(Protocol):
         """Forget every token from position `n_past` on."""
 
 
+class Source(StrEnum):
+    """Where a guess comes from."""
+
+    MODEL = "model"
+    COPY = "copy"
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """How sure a source is of a guess before it is judged: a `level` from 0 up (see `survival`)."""
+
+    source: Source
+    level: int
+
+
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """The proposal of one round: `tokens` d1..dk, possibly none.
+    """The proposal of one round: `tokens` d1..dk, possibly none, and the `evidence` for each.
 
     `q` holds the distribution that each token was drawn from, where the acceptance rule needs
     it; None stands for certainty: all of q on the token itself, as in a copied n-gram.
+    A drafter that knows nothing about its guesses gives no evidence.
     """
 
     tokens: tuple[int, ...] = ()
     q: tuple[Distribution, ...] | None = None
+    evidence: tuple[Evidence, ...] = ()
+
+    def first(self, k: int) -> Draft:
+        """The draft cut to its first `k` tokens."""
+        if k >= len(self.tokens):
+            return self
+        return Draft(self.tokens[:k], self.q and self.q[:k], self.evidence[:k])
 
 
 NO_DRAFT = Draft()
+
+
+class Budget(Protocol):
+    """What one round may draft: a drafter asks before each guess and reports what it drafted."""
+
+    @property
+    def room(self) -> int:
+        """How many more tokens may be drafted."""
+
+    def take(self, copies: Sequence[Evidence], *, or_model: bool = False) -> int:
+        """How many of these guesses, which are free, to draft now; they count as drafted.
+
+        None where checking them does not pay, or, given the choice, the draft model's do better.
+        """
+
+    def wants_model(self) -> bool:
+        """Whether one more guess of the draft model is worth what it costs."""
+
+    def add(self, evidence: Evidence) -> None:
+        """The draft model made one more guess."""
 
 
 class Drafter(Protocol):
@@ -75,13 +119,16 @@ class Drafter(Protocol):
 
     @property
     def name(self) -> str:
-        """`model`, `ngram` or `none`."""
+        """`model`, `ngram`, `chain` or `none`."""
 
     def begin(self, prompt: Sequence[int]) -> None:
         """Start a new generation after `prompt`."""
 
-    def propose(self, context: Sequence[int], k: int) -> Draft:
-        """Guess up to `k` tokens that follow `context`; fewer, or none, is always allowed."""
+    def n_behind(self, context: Sequence[int]) -> int:
+        """How many tokens of `context` the draft model evaluates before its next guess."""
+
+    def propose(self, context: Sequence[int], budget: Budget) -> Draft:
+        """Guess tokens that follow `context`, as many as `budget` wants; fewer is allowed."""
 
     def commit(self, context: Sequence[int]) -> None:
         """Learn what the round decided: `context` is the committed sequence now."""
@@ -89,9 +136,13 @@ class Drafter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """A draft token, and the q it was drawn from where the acceptance rule needs it."""
+    """A draft token, and the q it was drawn from where the acceptance rule needs it.
+
+    `confidence` is the probability that the draft model gives to it, filters applied.
+    """
 
     token: int
+    confidence: float
     q: Distribution | None = None
 
 
@@ -108,6 +159,10 @@ class Verdict:
 
 class AcceptanceRule(Protocol):
     """How draft tokens are drawn from the draft model, and judged by the target."""
+
+    @property
+    def samples_drafts(self) -> bool:
+        """Whether draft tokens are drawn at random: then each that was drawn must be judged."""
 
     @property
     def n_history(self) -> int:

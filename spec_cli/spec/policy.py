@@ -1,33 +1,51 @@
-"""How many tokens to draft in the next round."""
+"""How much to draft in each round."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
-from spec_cli.spec.costs import CostTable
-from spec_cli.spec.stats import RoundCount
+from spec_cli.spec.interfaces import Draft, Source
+from spec_cli.spec.meter import PassMeter
+from spec_cli.spec.rounds import CostAwareRound, FixedRound, Prices, Round
+from spec_cli.spec.stopping import StoppingTable, stopping_table
+from spec_cli.spec.survival import N_MODEL_LEVELS, Survival
 
 K_MAX = 15  # with the token before them, drafts fill the widest pass of the cost table
 
-_PRIOR_ACCEPTED = 4.0
-_PRIOR_JUDGED = 5.0
-_MEMORY = 64.0  # judged tokens after which older ones fade
-_FIRST_PAUSE = 16  # plain rounds before a token is tried
-_LONGEST_PAUSE = 256
+MAX_LOSS = 0.02  # share of the plain time that drafting may lose on the whole,
+_CREDIT = 4.0  # and the plain steps that it may lose besides
+_MAX_CREDIT = 16.0  # plain steps: what was gained long ago pays for no more than this
+
+_RATE_MEMORY = 32.0  # tokens over which the rate is averaged
+_STALE = 8  # tokens behind from which on catching up is an investment,
+_HORIZON = 64  # repaid over so many tokens at least, where there is room,
+_PER_ROUND = 3.0  # of which a drafting round emits about so many
+_FIRST_PAUSE = 32  # plain tokens before the draft model is tried again
+_LONGEST_PAUSE = 512
+_TABLE_LIFE = 4  # rounds
+_REFRESH = 64  # rounds after which a plain step shows what one takes
 
 
 class Policy(Protocol):
-    """Decides the draft length of each round and learns from its outcome."""
+    """Decides how much is drafted in each round and learns from its outcome."""
 
     @property
     def idle_reason(self) -> str | None:
         """Why plain steps are taken, with the numbers; None while drafts are expected to pay."""
 
-    def plan(self, room: int) -> int:
-        """The number of tokens to draft, at most `room`; 0 is a plain step."""
+    def plan(self, room: int, n_past: int, n_behind: int) -> Round | None:
+        """What may be drafted now: at most `room` tokens; None is a plain step.
 
-    def observe(self, count: RoundCount) -> None:
-        """Learn what the round did."""
+        `n_past` is the length of the context, `n_behind` that of its part which the draft model
+        has not evaluated.
+        """
+
+    def observe(
+        self, draft: Draft, n_checked: int, committed: Sequence[int], seconds: float
+    ) -> None:
+        """Learn from a round of `seconds`: of `draft` the first `n_checked` tokens were checked,
+        and the tokens `committed` stand in its place now."""
 
 
 class FixedLength:
@@ -38,69 +56,161 @@ class FixedLength:
     def __init__(self, k: int) -> None:
         self._k = k
 
-    def plan(self, room: int) -> int:
+    def plan(self, room: int, n_past: int, n_behind: int) -> Round | None:
         """`k`, or what there is room for."""
-        return min(self._k, room)
+        k = min(self._k, room)
+        return FixedRound(k) if k > 0 else None
 
-    def observe(self, count: RoundCount) -> None:
+    def observe(
+        self, draft: Draft, n_checked: int, committed: Sequence[int], seconds: float
+    ) -> None:
         """Nothing to learn."""
 
 
 class CostAware:
-    """The draft length with the best expected speed-up at the measured costs.
+    """Drafts what is expected to gain at the costs of this machine, within a bounded loss.
 
-    The acceptance probability of a draft token, given that the one before was accepted, is
-    estimated from the last verified tokens. While no length is expected to beat plain decoding,
-    one token is tried now and then: after a failed try the next pause is twice as long, after a
-    right guess the next try follows at once.
+    Against plain decoding, rounds that draft may lose `MAX_LOSS` of the plain time so far and
+    `_CREDIT` plain steps; a round that could lose more than is left is not begun. Not counted is
+    a long catch-up of the draft model (such as its prompt), begun where the text to come is
+    expected to repay it.
+
+    While guesses of the draft model are not expected to pay, it is tried again after a pause;
+    what it reads then is scored against what it would have guessed.
     """
 
-    def __init__(self, costs: CostTable, k_max: int = K_MAX) -> None:
-        self._costs = costs
-        self._k_max = k_max
-        self._accepted = _PRIOR_ACCEPTED
-        self._judged = _PRIOR_JUDGED
+    def __init__(
+        self,
+        target: PassMeter,
+        draft: PassMeter | None,
+        survival: Survival,
+        *,
+        widths: Sequence[int],
+        may_drop: bool = True,
+    ) -> None:
+        """`widths[i]` is that of the pass that evaluates i + 1 rows, for every number allowed.
+
+        `draft` is None where there is no draft model; `may_drop` says whether drafted tokens may
+        be left unchecked: not where a rule has drawn them at random.
+        """
+        self._target, self._draft, self._survival = target, draft, survival
+        self._widths = tuple(widths)
+        self._may_drop = may_drop
+        self._plain_s = 0.0
+        self._credit_s = 0.0
+        self._tokens, self._seconds = 0.0, 0.0  # of the last rounds, fading
+        self._n_emitted = self._n_without_plain = self._n_without_model = 0
         self._pause = _FIRST_PAUSE
-        self._n_plain = 0
-        self._is_try = False
+        self._round: CostAwareRound | None = None
+        self._table: StoppingTable | None = None
+        self._table_age = 0
+        self._level = N_MODEL_LEVELS  # of the last guess, where it was the model's and held
         self.idle_reason: str | None = None
 
-    @property
-    def acceptance(self) -> float:
-        """The estimated acceptance probability of the next draft token."""
-        return self._accepted / self._judged
-
-    def plan(self, room: int) -> int:
-        """The k with the largest S(k) where that is a gain; else 0, or 1 for a try."""
-        if room < 1:
-            self._is_try = False
-            return 0
-        k, speedup = self._costs.best(self.acceptance, min(room, self._k_max))
-        self._is_try = speedup <= 1 and self._n_plain >= self._pause
-        self.idle_reason = None if speedup > 1 else _idle_reason(k, speedup, self.acceptance)
-        if speedup > 1:
+    def plan(self, room: int, n_past: int, n_behind: int) -> Round | None:
+        """A round that drafts by expected gain."""
+        self._round = None
+        if room < 1 or len(self._widths) < 2 or self._n_without_plain >= _REFRESH:
+            return None
+        prices = self._prices(room, n_past, n_behind)
+        worth = self._worth(prices)
+        self.idle_reason = None if worth > 0 else _reason(prices, self._survival)
+        is_try = worth <= 0 and self._draft is not None and self._n_without_model >= self._pause
+        if worth > 0:
             self._pause = _FIRST_PAUSE
-            return k
-        return 1 if self._is_try else 0
+        self._round = CostAwareRound(
+            min(room, len(self._widths) - 1),
+            prices.undivided() if is_try else prices,
+            self._survival,
+            self._table,
+            level=self._level,
+            credit_s=self._credit_s + _CREDIT * prices.plain_s,
+            is_try=is_try,
+            may_drop=self._may_drop,
+        )
+        return self._round
 
-    def observe(self, count: RoundCount) -> None:
-        """Count the judged draft tokens: the accepted ones and the first rejected one."""
-        if count.n_drafted == 0:
-            self._n_plain += 1
-            return
-        self._n_plain = 0
-        n_judged = count.n_accepted + (count.n_accepted < count.n_drafted)
-        fade = max(0.0, 1.0 - n_judged / _MEMORY)
-        self._accepted = self._accepted * fade + count.n_accepted
-        self._judged = self._judged * fade + n_judged
-        if self._is_try:
-            failed = count.n_accepted < count.n_drafted
-            self._pause = min(max(2 * self._pause, _FIRST_PAUSE), _LONGEST_PAUSE) if failed else 0
+    def observe(
+        self, draft: Draft, n_checked: int, committed: Sequence[int], seconds: float
+    ) -> None:
+        """Learn what became of the guesses, and book what was won or lost."""
+        self._learn(draft, committed)
+        n_emitted = len(committed)
+        used_model = self._round is not None and self._round.used_model
+        if self._round is not None and (used_model or n_checked):
+            self._book(self._round, n_emitted, seconds)
+        self._n_without_plain = self._n_without_plain + 1 if n_checked else 0
+        self._n_without_model = 0 if used_model else self._n_without_model + n_emitted
+        self._n_emitted += n_emitted
+        self._credit_s += MAX_LOSS * self._plain_s * n_emitted
+        fade = 0.5 ** (n_emitted / _RATE_MEMORY)
+        self._tokens = self._tokens * fade + n_emitted
+        self._seconds = self._seconds * fade + seconds
+
+    def _learn(self, draft: Draft, committed: Sequence[int]) -> None:
+        """Guesses are judged by what stands in their place, up to the first that is wrong.
+
+        Those that were dropped unchecked are, too, as far as the text has come; copies are scored
+        where they are made (`drafters.copies`).
+        """
+        judged = []
+        for guess, evidence, token in zip(draft.tokens, draft.evidence, committed, strict=False):
+            judged.append(evidence)
+            if evidence.source is Source.MODEL:
+                self._survival.learn(evidence, accepted=guess == token)
+            if guess != token:
+                break
+        self._survival.learn_levels(judged, self._level)
+        held = bool(judged) and len(judged) == len(draft.tokens) < len(committed)
+        self._level = (
+            judged[-1].level if held and judged[-1].source is Source.MODEL else N_MODEL_LEVELS
+        )
+
+    def _book(self, done: CostAwareRound, n_emitted: int, seconds: float) -> None:
+        """What plain decoding of the same tokens would have taken, less what this round took."""
+        won = n_emitted * self._plain_s - (seconds - done.invested_s)
+        self._credit_s = min(self._credit_s + won, _MAX_CREDIT * self._plain_s)
+        if done.is_try:
+            self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+
+    def _worth(self, prices: Prices) -> float:
+        """What opening a round with the draft model is expected to gain, in tokens."""
+        if self._draft is None:
+            return 0.0
+        if self._table is None or self._table_age >= _TABLE_LIFE:
+            self._table = stopping_table(
+                self._survival.model_acceptance(),
+                self._survival.following(),
+                draft=prices.rate * prices.draft_s,
+                verify=prices.rate * prices.verify,
+                may_drop=self._may_drop,
+            )
+            self._table_age = 0
+        self._table_age += 1
+        return self._table(0, 1.0, self._level) - prices.rate * prices.catch_up_s
+
+    def _prices(self, room: int, n_past: int, n_behind: int) -> Prices:
+        verify = self._target.curve(self._widths, n_past)
+        self._plain_s = float(verify[0])
+        rate = max(1 / self._plain_s, self._tokens / self._seconds if self._seconds else 0.0)
+        if self._draft is None:
+            return Prices(verify, 0.0, 0.0, 0.0, rate)
+        draft_s = self._draft.seconds(1, n_past)
+        behind_s = self._draft.seconds(n_behind, n_past) - draft_s
+        share = 1.0
+        if n_behind >= _STALE:
+            horizon = min(room, max(_HORIZON, self._n_emitted))
+            share = min(1.0, _PER_ROUND / horizon)
+        return Prices(verify, draft_s, share * behind_s, (1 - share) * behind_s, rate)
 
 
-def _idle_reason(k: int, speedup: float, acceptance: float) -> str:
-    tokens = "1 token" if k == 1 else f"{k} tokens"
+def _reason(prices: Prices, survival: Survival) -> str:
+    """Why nothing is drafted, with the numbers."""
+    check = (prices.verify[1] - prices.verify[0]) / prices.plain_s
+    if not prices.draft_s:
+        return f"no text that came back was sure enough: checking a guess takes {check:.2f} steps"
+    held = float(survival.following()[-1] @ survival.model_acceptance())
     return (
-        f"at an estimated acceptance of {acceptance:.0%} the best draft length, {tokens}, "
-        f"gives {speedup:.2f}x plain"
+        f"a guess takes {prices.draft_s / prices.plain_s:.2f} of a plain step to draft and "
+        f"{check:.2f} to check, and about {held:.0%} of them are right: that does not pay"
     )

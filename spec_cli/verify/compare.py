@@ -62,7 +62,10 @@ class Comparer:
         plain = self.plain(cell.prompt, cell.temp)
         generation = self._matrix.generation(cell.temp)
         recorder = self._recorder(cell, plain.tokens)
-        arm = self._session.arm(generation, cell.draft_tokens, cell.drafter.kind, recorder)
+        draft_tokens = cell.draft_tokens
+        if cell.drafter is ArmDrafter.RANDOM and draft_tokens is None:
+            draft_tokens = self._session.k_max  # a policy finds such drafts worth nothing
+        arm = self._session.arm(generation, draft_tokens, cell.drafter.kind, recorder)
         if cell.drafter is ArmDrafter.RANDOM:
             random = Random(f"{self._matrix.seed} {_name(cell)}")
             drafter = RandomDrafter(plain.tokens, self._session.model.n_vocab, random)

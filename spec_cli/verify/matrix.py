@@ -18,12 +18,13 @@ class ArmDrafter(StrEnum):
 
     MODEL = "model"
     NGRAM = "ngram"
+    CHAIN = "chain"
     RANDOM = "random"
 
     @property
     def kind(self) -> DrafterKind:
         """The drafter of a run at whose cost this one drafts."""
-        return DrafterKind.MODEL if self is ArmDrafter.MODEL else DrafterKind.NGRAM
+        return DrafterKind.NGRAM if self is ArmDrafter.RANDOM else DrafterKind(self)
 
 
 @dataclass(frozen=True, slots=True)

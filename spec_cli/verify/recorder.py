@@ -26,6 +26,7 @@ class Recorder:
     def __init__(self, rule: AcceptanceRule, *, n_prompt: int, known: Sequence[int]) -> None:
         self.departure: Departure | None = None
         self.n_history = rule.n_history
+        self.samples_drafts = rule.samples_drafts
         self._rule = rule
         self._n_prompt = n_prompt
         self._known = known

@@ -41,6 +41,7 @@ ACCEPTED = (4, 2, 4, 0, 1, 3, 4, 2, 1, 4)  # of 4 drafted; the rounds repeat the
 INFO = RunInfo(
     target=ModelInfo("qwen2.5-coder-1.5b-instruct", "target.gguf", "Q8_0", "org/repo", "abc", "00"),
     draft=ModelInfo("qwen2.5-coder-0.5b-instruct", "draft.gguf", "Q4_0", "org/draft", "def", "01"),
+    draft_copy=None,
     drafter="model",
     draft_tokens="auto",
     drafting_off=None,

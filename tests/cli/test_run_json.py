@@ -69,7 +69,7 @@ def test_settings_and_models_are_told(whole: dict[str, Any], models: Models) -> 
     assert whole["schema"] == "spec-cli/run/1"
     assert whole["model"]["target"]["file"] == models.target.name
     assert whole["model"]["draft"]["file"] == models.draft.name
-    assert (whole["drafter"], whole["draft_tokens"], whole["seed"]) == ("model", 3, 7)
+    assert (whole["drafter"], whole["draft_tokens"], whole["seed"]) == ("chain", 3, 7)
     assert whole["sampling"]["temp"] == 0
     assert whole["finish_reason"] == "length"
     assert whole["drafting_off"] is None

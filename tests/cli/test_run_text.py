@@ -165,7 +165,8 @@ def test_a_recurrent_draft_is_not_used_and_the_text_is_the_same(
         *GREEDY, "-n", str(N_TOKENS), "-m", models.target, "-d", models.mamba, "-k", "4", "--json"
     )
     assert run.json["text"] == plain.json["text"]
-    assert "recurrent" in run.json["drafting_off"]
+    assert run.json["drafter"] == "ngram"
+    assert "the draft model does not draft: the draft's memory is recurrent" in run.stderr
 
 
 def test_a_small_batch_changes_nothing_in_the_text(

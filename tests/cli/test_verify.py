@@ -20,7 +20,7 @@ from spec_cli.spec import acceptance
 from spec_cli.spec.acceptance import MatchRule
 from spec_cli.spec.costs import PassTimes
 from spec_cli.spec.exactness import DEFAULT_KERNELS, ExactnessPlan
-from spec_cli.spec.interfaces import Draft, Drawn, Logits, Verdict
+from spec_cli.spec.interfaces import Draft, Logits, Verdict
 from tests.cli.conftest import Call, Done, SpecCli, finished
 from tests.cli.emulator import Emulator
 from tests.cli.tiny_models import Models
@@ -66,7 +66,7 @@ def test_a_sound_pair_passes(verify: Verify, monkeypatch: Patch) -> None:
     assert (run.exit_code, run.stderr) == (0, "")
     *_, conclusion = run.stdout.decode().splitlines()
     assert conclusion == (
-        "all 24 speculative texts equal plain decoding, token for token (576 tokens); "
+        "all 32 speculative texts equal plain decoding, token for token (768 tokens); "
         "bit-exact: widths 1-16"
     )
 
@@ -109,7 +109,7 @@ def test_json_is_one_object(verify: Verify, monkeypatch: Patch) -> None:
         True,
         True,
     )
-    assert whole["totals"]["compared"] == len(whole["comparisons"]) == 2 * 3 * 2
+    assert whole["totals"]["compared"] == len(whole["comparisons"]) == 2 * 4 * 2
     # Widths allow drafts of 3 tokens: the longer ones are cut, and the user is told.
     assert {c["draft_tokens"] for c in whole["comparisons"]} == {2, 3}
     assert whole["totals"]["widest_pass"] == 4
@@ -172,7 +172,7 @@ def test_a_draft_with_noise_of_its_own_changes_no_text(verify: Verify, monkeypat
     monkeypatch.setattr(
         MatchRule,
         "draw",
-        lambda self, row, at, history: Drawn(draw(self, row, at + 1, history).token),
+        lambda self, row, at, history: draw(self, row, at + 1, history),
     )
     run = verify("-n", "24", "--drafter", "model")
     assert run.exit_code == 0, run.stdout.decode()

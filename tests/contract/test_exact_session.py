@@ -28,6 +28,7 @@ from spec_cli.settings import DrafterKind, GenerationSettings, SessionSettings
 from spec_cli.spec.costs import TARGET_WIDTHS, PassTimes
 from spec_cli.spec.exactness import DEFAULT_KERNELS, Exact, ExactnessPlan, Kernels, Widths
 from spec_cli.spec.interfaces import LanguageModel, Logits
+from spec_cli.spec.meter import MeteredModel
 from spec_cli.spec.padding import PaddedModel
 from spec_cli.spec.sampling import SamplingSettings
 from spec_cli.state import StateStore
@@ -72,7 +73,7 @@ def settings(**changes: object) -> SessionSettings:
 def plan(
     widths: Widths | None, kernels: Kernels = DEFAULT_KERNELS, *, max_difference: float = 0.0
 ) -> ExactnessPlan:
-    return ExactnessPlan(kernels, widths, 0.5, max_difference, FLAT)
+    return ExactnessPlan(kernels, widths, 0.5, max_difference, FLAT, FLAT)
 
 
 def run(
@@ -118,8 +119,10 @@ def watched(session: Session) -> Iterator[Passes]:
 
 
 def _innermost(session: Session) -> LanguageModel | None:
-    target = session._target
-    return target._model if isinstance(target, PaddedModel) else target
+    model = session._target
+    while isinstance(model, PaddedModel | MeteredModel):
+        model = model._model
+    return model
 
 
 @pytest.fixture(scope="module", params=["what `on` finds", "the widest class"])
@@ -140,7 +143,7 @@ def found_here(
 
 
 @pytest.mark.parametrize("generation", [GREEDY, SAMPLED])
-@pytest.mark.parametrize("drafter", [DrafterKind.MODEL, DrafterKind.NGRAM])
+@pytest.mark.parametrize("drafter", [DrafterKind.MODEL, DrafterKind.NGRAM, DrafterKind.CHAIN])
 @pytest.mark.parametrize("k", [1, 4, 9])
 def test_under_the_plan_found_here_drafts_change_no_token_and_no_bit(
     desk: Desk,
@@ -169,7 +172,7 @@ def test_under_the_plan_found_here_drafts_change_no_token_and_no_bit(
     for n_past in range(len(PROMPT), len(PROMPT) + 24):
         assert passes.at(n_past) == plain_passes.at(n_past), f"after {n_past} tokens"
     assert set(plain_passes.widths) | set(passes.widths) <= set(found_here.widths)
-    if drafter is DrafterKind.MODEL and found_here.widths[-1] > 1:
+    if drafter.needs_model and found_here.widths[-1] > 1:
         assert drafted.stats.n_accepted > 0 and drafted.stats.acceptance_rate != 1
 
 
@@ -240,7 +243,8 @@ def test_every_pass_of_the_target_has_a_width_of_the_plan(
 
 def test_the_costs_are_those_of_padded_passes(desk: Desk, tiny_target: Path) -> None:
     times = PassTimes((1, 4, 8), (1.0, 3.0, 5.0))
-    desk.plant(tiny_target, replace(plan((4, 8)), times=times), settings())
+    chosen_plan = replace(plan((4, 8)), times=times, long_times=times)
+    desk.plant(tiny_target, chosen_plan, settings())
     chosen = settings(drafter=DrafterKind.NGRAM, draft_tokens=2)
     with Session(tiny_target, None, chosen, desk.environment) as session:
         run(session, GREEDY)

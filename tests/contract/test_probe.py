@@ -273,6 +273,33 @@ def test_several_rows_that_are_slower_with_the_steady_cache_count_too() -> None:
 
 
 @made_up
+@pytest.mark.parametrize("piece_s", [1.2, 5.0])
+def test_a_prompt_that_is_slower_with_the_steady_cache_counts_by_its_share_of_a_run(
+    piece_s: float,
+) -> None:
+    """A run is 256 steps and a prompt of 16 pieces; a piece has 32 tokens, more than any draft."""
+    machine = Machine(
+        seconds=lambda how: piece_s if how.k_type == "bf16" and how.width == 32 else 1.0,
+    )
+    found = machine.prober().survey(DEFAULT_KERNELS)
+    assert found[-1].slowdown == pytest.approx(16 * (piece_s - 1) / (256 + 16))
+    assert [f.kernels for f in found] == ([STEADY] if piece_s < 1.5 else [DEFAULT_KERNELS, STEADY])
+
+
+@made_up
+def test_the_piece_of_a_prompt_asks_for_no_logits(monkeypatch: pytest.MonkeyPatch) -> None:
+    evaluate, asked = FakeContext.eval, set()
+
+    def watched(self: FakeContext, tokens: Sequence[int], n_rows: int | None = None) -> Logits:
+        asked.add((len(tokens), n_rows))
+        return evaluate(self, tokens, n_rows)
+
+    monkeypatch.setattr(FakeContext, "eval", watched)
+    Machine().prober().survey(DEFAULT_KERNELS)
+    assert {n_rows for width, n_rows in asked if width == 32} == {0}
+
+
+@made_up
 @pytest.mark.parametrize("quiet_from", [0, 1, 3, 99])
 def test_noise_is_measured_away_where_it_ends_in_time(quiet_from: int) -> None:
     """Until the default cache was measured `quiet_from` times the steady one is disturbed."""
@@ -301,7 +328,7 @@ def test_noise_that_meets_one_kind_of_pass_at_a_time_is_measured_away_too() -> N
     def seconds(how: Pass) -> float:
         if how.n_cells < 512 or how.k_type != "bf16":
             return 1.0
-        n_rounds = sum(p.k_type == "f16" and p.n_cells >= 512 for p in machine.passes) // 3
+        n_rounds = sum(p.k_type == "f16" and p.n_cells >= 512 for p in machine.passes) // 4
         return 2.0 if n_rounds % 2 == (how.width > 1) else 1.0
 
     machine.seconds = seconds

@@ -16,6 +16,7 @@ from spec_cli.session import Session
 from spec_cli.settings import DrafterKind, GenerationSettings, SessionSettings
 from spec_cli.spec.costs import DRAFT_WIDTHS, PassTimes
 from spec_cli.spec.exactness import Exact
+from spec_cli.spec.meter import PassMeter
 from spec_cli.spec.sampling import SamplingSettings
 from spec_cli.state import StateStore
 from tests.tiny_gguf import bpe_vocab, write_tiny_model
@@ -37,9 +38,10 @@ class Desk:
         self.notices: list[Notice] = []
         self.doings: list[str] = []
         self.cancel = False
+        self.clock = time.perf_counter
         self.environment = Environment(
             state=StateStore(tmp_path / "state"),
-            clock=time.perf_counter,
+            clock=lambda: self.clock(),
             cancelled=lambda: self.cancel,
             notify=self.notices.append,
             progress=lambda what, fraction: self.doings.append(what),
@@ -68,7 +70,7 @@ def settings(**changes: object) -> SessionSettings:
 
 
 @pytest.mark.parametrize("generation", [GREEDY, SAMPLED, PENALISED])
-@pytest.mark.parametrize("drafter", [DrafterKind.MODEL, DrafterKind.NGRAM])
+@pytest.mark.parametrize("drafter", [DrafterKind.MODEL, DrafterKind.NGRAM, DrafterKind.CHAIN])
 @pytest.mark.parametrize("k", [1, 4, 9])
 def test_any_drafter_and_draft_length_give_the_tokens_of_plain_decoding(
     desk: Desk,
@@ -115,24 +117,25 @@ def test_preparing_again_keeps_the_contexts_unless_they_are_too_small(
 ) -> None:
     with Session(tiny_target, tiny_draft, settings(draft_tokens=3), desk.environment) as session:
         session.prepare(10, 20)
-        contexts = (session._target, session._draft)
+        contexts = (session._target, session._draft.context)  # type: ignore[union-attr]
         session.prepare(5, 20)
-        assert (session._target, session._draft) == contexts
+        assert (session._target, session._draft.context) == contexts  # type: ignore[union-attr]
     with Session(
         tiny_target, tiny_draft, settings(draft_tokens=3, n_ctx=64), desk.environment
     ) as session:
         plain = tokens_of(run(session, SAMPLED))
         first = session._target
-        session._target._n_ctx = 8  # type: ignore[union-attr]
+        first._model._n_ctx = 8  # type: ignore[union-attr]
         assert tokens_of(run(session, SAMPLED)) == plain
-        assert first is not None and first.handle is None  # the old one is freed
+        assert first._model.handle is None  # type: ignore[union-attr]  # the old one is freed
 
 
 def test_a_draft_as_costly_as_its_target_is_refused_with_numbers(
     desk: Desk, tiny_target: Path
 ) -> None:
     """With c >= 1 even perfect guesses lose: the table is planted, so no clock decides."""
-    with Session(tiny_target, tiny_target, settings(), desk.environment) as session:
+    asked = settings(drafter=DrafterKind.MODEL)
+    with Session(tiny_target, tiny_target, asked, desk.environment) as session:
         _plant(session, target=[1.0 * w for w in range(1, 17)], draft_s=1.0)
         events = run(session, GREEDY)
         assert session.drafter_name == "none"
@@ -142,7 +145,7 @@ def test_a_draft_as_costly_as_its_target_is_refused_with_numbers(
     assert "x plain at best" in off[0].reason
     # The draft model is not even loaded: its costs were known.
     assert desk.doings.count(f"loading {tiny_target.name}") > 0
-    assert session._draft is None
+    assert session._draft is not None and session._draft.context is None
 
 
 def test_a_fixed_draft_length_drafts_even_where_it_cannot_pay(
@@ -159,6 +162,7 @@ def test_cheap_guesses_are_drafted_without_being_told_how_many(
 ) -> None:
     with Session(tiny_target, tiny_target, settings(), desk.environment) as session:
         _plant(session, target=[1.0] * 16, draft_s=0.01)
+        desk.clock = lambda: 0.0  # what passes really take is not what was planted
         finished = run(session, GREEDY)[-1]
     assert isinstance(finished, Finished)
     assert (finished.stats.acceptance_length or 0) > 2
@@ -254,9 +258,69 @@ def test_cancelling_while_loading_raises_and_while_generating_keeps_the_text(
 
 
 def _plant(session: Session, *, target: list[float], draft_s: float) -> None:
-    """Set pass times as if they had been measured here, at widths that may all be used."""
+    """Set pass times as if they had been measured here, at widths that may all be used.
+
+    The draft times are those of a target that drafts for itself.
+    """
     widths = tuple(range(1, len(target) + 1))
     times = PassTimes(widths, tuple(target))
-    session.plan = replace(session.plan, widths=widths, times=times)
-    timer = session._loader.draft_timer(session.target_header.path, DRAFT_WIDTHS)
-    timer._state.save("pass-times", timer._key, [[1, 2], [draft_s, draft_s]])
+    session.plan = replace(session.plan, widths=widths, times=times, long_times=None)
+    session._meter = PassMeter(times)
+    _plant_draft(session, session.target_header.path, draft_s)
+
+
+def _plant_draft(session: Session, path: Path, draft_s: float) -> None:
+    timer = session._loader._draft_timer(path)
+    timer._state.save("pass-times", timer._key, [DRAFT_WIDTHS, [draft_s] * len(DRAFT_WIDTHS)])
+
+
+@pytest.mark.parametrize("copy_s", [0.1, 0.3])
+def test_a_faster_copy_drafts_where_it_gains_more_and_else_the_original(
+    desk: Desk, tiny_target: Path, tiny_draft: Path, tmp_path: Path, copy_s: float
+) -> None:
+    """A copy guesses a little worse: as slow as the original it gains less."""
+    making = "making a faster copy of the draft model (once)"
+    environment = replace(desk.environment, copies=tmp_path / "copies")
+    for n_made in (1, 0):
+        desk.doings.clear()
+        with Session(tiny_target, tiny_draft, settings(draft_tokens=3), environment) as session:
+            draft, header = session._draft, session.draft_header
+            assert draft is not None and header is not None
+            copy = session._loader.copy_of(header)
+            assert copy is not None and copy.parent == tmp_path / "copies"
+            _plant(session, target=[1.0] * 16, draft_s=0.3)
+            _plant_draft(session, tiny_draft, 0.3)
+            _plant_draft(session, copy, copy_s)
+            desk.clock = lambda: 0.0
+            events = run(session, GREEDY)
+            expected = copy if copy_s < 0.3 else tiny_draft
+            assert (draft.path, draft.is_copy) == (expected, copy_s < 0.3)
+            assert header.path == tiny_draft  # what was asked for
+            assert session.costs is not None and session.costs.draft_token_s == copy_s
+            other = tiny_draft if copy_s < 0.3 else copy
+            assert f"loading {expected.name}" in desk.doings
+            assert f"loading {other.name}" not in desk.doings  # its times were known
+            assert desk.doings.count(making) == n_made
+            assert isinstance(events[-1], Finished) and events[-1].stats.n_accepted > 0
+    with Session(tiny_target, None, settings(drafter=DrafterKind.NONE), desk.environment) as plain:
+        assert tokens_of(run(plain, GREEDY)) == tokens_of(events)
+
+
+def test_without_a_directory_for_copies_the_original_drafts(
+    desk: Desk, tiny_target: Path, tiny_draft: Path
+) -> None:
+    with Session(tiny_target, tiny_draft, settings(draft_tokens=3), desk.environment) as session:
+        run(session, GREEDY)
+        assert session._draft is not None and session._draft.path == tiny_draft
+    assert not any("copy" in doing for doing in desk.doings)
+
+
+def test_a_draft_model_that_cannot_win_leaves_copies_to_the_chain(
+    desk: Desk, tiny_target: Path
+) -> None:
+    with Session(tiny_target, tiny_target, settings(), desk.environment) as session:
+        _plant(session, target=[1.0] + [1.5] * 15, draft_s=3.0)
+        desk.clock = lambda: 0.0
+        run(session, GREEDY)
+        assert session.drafter_name == "ngram"
+        assert session._draft is not None and session._draft.context is None

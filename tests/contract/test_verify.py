@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from spec_cli.drafters.chain import ChainDrafter
 from spec_cli.exactness import Planner
 from spec_cli.llama.context import LlamaContext
 from spec_cli.loader import Environment
@@ -18,7 +18,7 @@ from spec_cli.session import Session
 from spec_cli.settings import SessionSettings
 from spec_cli.spec.costs import PassTimes
 from spec_cli.spec.exactness import DEFAULT_KERNELS, ExactnessPlan
-from spec_cli.spec.interfaces import Logits
+from spec_cli.spec.interfaces import Budget, Draft, Logits, Source
 from spec_cli.state import StateStore
 from spec_cli.verify.archive import Archive
 from spec_cli.verify.matrix import ArmDrafter, Matrix
@@ -73,7 +73,7 @@ def open_bench(
         monkeypatch.setattr(Planner, "stored", lambda self: chosen)
         environment = Environment(
             state=StateStore(tmp_path),
-            clock=time.perf_counter,
+            clock=lambda: 0.0,  # what passes really take is not what the plan says
             cancelled=lambda: benches[-1].cancelled() if benches else False,
             notify=lambda notice: None,
             progress=lambda what, fraction: None,
@@ -125,13 +125,35 @@ def test_every_text_of_a_sound_pair_is_equal(
 
 def test_drafts_were_accepted_and_rejected_in_passes_of_every_width(open_bench: Open) -> None:
     report = open_bench(plan(WIDTHS)).verify()
-    for drafter in (ArmDrafter.MODEL, ArmDrafter.RANDOM):
+    for drafter in (ArmDrafter.MODEL, ArmDrafter.CHAIN, ArmDrafter.RANDOM):
         arms = [c for c in report.comparisons if c.cell.drafter is drafter]
         assert all(0 < c.n_accepted < c.n_drafted for c in arms)
         assert max(c.max_width for c in arms if c.cell.draft_tokens == 5) == 6
         # Each round gives what was accepted, and one token more.
         assert all(c.n_passes + c.n_accepted == 40 for c in arms)
     assert max(c.max_width for c in report.comparisons) == 16
+
+
+def test_each_arm_drafts_from_its_own_sources(
+    open_bench: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources: dict[str, set[Source]] = {}
+    propose = ChainDrafter.propose
+
+    def watched(self: ChainDrafter, context: Sequence[int], budget: Budget) -> Draft:
+        draft = propose(self, context, budget)
+        sources.setdefault(self.name, set()).update(e.source for e in draft.evidence)
+        return draft
+
+    monkeypatch.setattr(ChainDrafter, "propose", watched)
+    open_bench(plan(WIDTHS)).verify(replace(MATRIX, drafters=(ArmDrafter.CHAIN,)))
+    assert sources == {"chain": {Source.MODEL, Source.COPY}}
+    open_bench(plan(WIDTHS)).verify()
+    assert sources == {
+        "chain": {Source.MODEL, Source.COPY},
+        "model": {Source.MODEL},
+        "ngram": {Source.COPY},
+    }
 
 
 def test_the_rules_are_checked_on_rows_of_both_models(open_bench: Open) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from spec_cli.spec.interfaces import NO_DRAFT, Draft, Logits
+from spec_cli.spec.interfaces import NO_DRAFT, Budget, Draft, Logits
 
 EOG = 0  # the end-of-generation token of every table
 
@@ -76,9 +76,12 @@ class ScriptedDrafter:
     def begin(self, prompt: Sequence[int]) -> None:
         self.committed = list(prompt)
 
-    def propose(self, context: Sequence[int], k: int) -> Draft:
-        tokens = tuple(self._script(context, k))
-        return Draft(tokens[:k]) if tokens else NO_DRAFT
+    def n_behind(self, context: Sequence[int]) -> int:
+        return 0
+
+    def propose(self, context: Sequence[int], budget: Budget) -> Draft:
+        tokens = tuple(self._script(context, budget.room))[: budget.room]
+        return Draft(tokens) if tokens else NO_DRAFT
 
     def commit(self, context: Sequence[int]) -> None:
         assert list(context[: len(self.committed)]) == self.committed

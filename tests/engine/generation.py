@@ -2,21 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from spec_cli.drafters.chain import ChainDrafter
+from spec_cli.drafters.copies import TextCopies
+from spec_cli.drafters.model import DraftModel
 from spec_cli.drafters.none import NoDrafter
 from spec_cli.engine import Decoder
 from spec_cli.events import Event, Finished, RoundDone, TextDelta
 from spec_cli.spec.acceptance import Accept, make_rule
-from spec_cli.spec.interfaces import Drafter, LanguageModel
+from spec_cli.spec.interfaces import AcceptanceRule, Drafter, LanguageModel
 from spec_cli.spec.policy import FixedLength, Policy
 from spec_cli.spec.sampling import SamplingSettings
+from spec_cli.spec.survival import Survival
 from spec_cli.text import Output
 from tests.engine.fakes import EOG, ScriptedDrafter, TableLM, ticking_clock
 
 GREEDY = SamplingSettings(temp=0)
 SAMPLED = SamplingSettings(temp=1.0)
+
+
+def model_drafter(
+    draft: LanguageModel,
+    rule: AcceptanceRule,
+    *,
+    n_shared: int = 5,
+    is_end: Callable[[int], bool] = lambda token: token == EOG,
+) -> Drafter:
+    """Drafts with a model alone."""
+    model = DraftModel(draft, rule, Survival(), n_shared=n_shared)
+    return ChainDrafter(None, model, is_end=is_end)
+
+
+def ngram_drafter() -> Drafter:
+    """Drafts copies alone."""
+    return ChainDrafter(TextCopies(Survival()), None, is_end=lambda token: token == EOG)
+
+
+def chain_drafter(
+    draft: LanguageModel,
+    rule: AcceptanceRule,
+    survival: Survival | None = None,
+    *,
+    n_shared: int = 5,
+    is_end: Callable[[int], bool] = lambda token: token == EOG,
+) -> Drafter:
+    """Drafts from both sources."""
+    survival = survival or Survival()
+    model = DraftModel(draft, rule, survival, n_shared=n_shared)
+    return ChainDrafter(TextCopies(survival), model, is_end=is_end)
 
 
 @dataclass(frozen=True)

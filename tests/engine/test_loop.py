@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_cli.drafters.model import ModelDrafter
-from spec_cli.drafters.ngram import NgramDrafter
 from spec_cli.errors import UsageError
 from spec_cli.events import DraftingOff, FinishReason, Origin, PromptProgress, TextDelta
 from spec_cli.spec.acceptance import Accept, make_rule
-from spec_cli.spec.costs import CostTable, PassTimes
-from spec_cli.spec.interfaces import Drafter
+from spec_cli.spec.costs import PassTimes
+from spec_cli.spec.interfaces import Budget, Draft, Drafter, Source
+from spec_cli.spec.meter import PassMeter
 from spec_cli.spec.policy import CostAware
+from spec_cli.spec.rounds import FixedRound
 from spec_cli.spec.sampling import SamplingSettings
+from spec_cli.spec.survival import Survival
 from tests.engine.fakes import EOG, ScriptedDrafter, TableLM
-from tests.engine.generation import GREEDY, SAMPLED, Run, generate
+from tests.engine.generation import (
+    GREEDY,
+    SAMPLED,
+    Run,
+    chain_drafter,
+    generate,
+    model_drafter,
+    ngram_drafter,
+)
 
 PENALISED = SamplingSettings(temp=0.9, repeat_penalty=1.4, presence_penalty=0.3, repeat_last_n=5)
 
@@ -120,12 +129,8 @@ def test_a_stop_string_cuts_the_text_where_plain_decoding_cuts_it(
 def model_run(
     draft: TableLM, *, k: int, settings: SamplingSettings, max_tokens: int, **kwargs: int
 ) -> Run:
-    drafter = ModelDrafter(
-        draft,
-        make_rule(Accept.COUPLED, settings, 7),
-        n_shared=min(draft.n_vocab, 5),
-        is_end=lambda token: token == EOG,
-    )
+    rule = make_rule(Accept.COUPLED, settings, 7)
+    drafter = model_drafter(draft, rule, n_shared=min(draft.n_vocab, 5))
     run = generate(endless(1, **kwargs), drafter, k=k, settings=settings, max_tokens=max_tokens)
     context = [1, 2, *run.tokens]
     assert draft.kv == context[: len(draft.kv)]  # I2
@@ -176,21 +181,19 @@ def test_a_correction_that_repeats_the_rejected_token_is_evaluated_like_any_othe
     """The sampling rules can come to it, by rounding."""
     draft = TableLM(seed=1)
     rule = make_rule(Accept.COUPLED, GREEDY, 7)
-    drafter = ModelDrafter(draft, rule, n_shared=5, is_end=lambda t: False)
+    drafter = model_drafter(draft, rule, is_end=lambda t: False)
     context = [1, 2]
     drafter.begin(context)
-    first = drafter.propose(context, 3).tokens
+    first = drafter.propose(context, FixedRound(3)).tokens
     context.append(first[0])
     drafter.commit(context)
-    assert drafter.propose(context, 2).tokens == first[1:]
+    assert drafter.propose(context, FixedRound(2)).tokens == first[1:]
     assert draft.kv == [*context, first[1]]
 
 
 def test_token_ids_that_only_the_target_knows_never_reach_the_draft() -> None:
     draft = TableLM(seed=1, n_vocab=3)
-    drafter = ModelDrafter(
-        draft, make_rule(Accept.COUPLED, GREEDY, 7), n_shared=3, is_end=lambda t: t == EOG
-    )
+    drafter = model_drafter(draft, make_rule(Accept.COUPLED, GREEDY, 7), n_shared=3)
     target = endless(1)
     plain = generate(endless(1), max_tokens=20)
     assert max(plain.tokens) >= 3
@@ -210,13 +213,102 @@ def test_an_ngram_drafter_changes_nothing_but_the_number_of_passes(
     seed: int, k: int, settings: SamplingSettings
 ) -> None:
     plain = generate(endless(seed), settings=settings, max_tokens=40)
-    run = generate(endless(seed), NgramDrafter(), k=k, settings=settings, max_tokens=40)
+    run = generate(endless(seed), ngram_drafter(), k=k, settings=settings, max_tokens=40)
     assert run.tokens == plain.tokens
 
 
+def watched(drafter: Drafter, see: Callable[[Draft], None]) -> Drafter:
+    """The same drafter; `see` is shown every draft."""
+    propose = drafter.propose
+
+    def seen(context: Sequence[int], budget: Budget) -> Draft:
+        draft = propose(context, budget)
+        see(draft)
+        return draft
+
+    drafter.propose = seen  # type: ignore[method-assign]
+    return drafter
+
+
+@given(
+    seeds=st.tuples(st.integers(0, 30), st.integers(0, 30), st.integers(0, 30)),
+    k=st.integers(1, 7),
+    settings=st.sampled_from([GREEDY, SAMPLED, PENALISED]),
+)
+def test_a_chain_of_copies_and_guesses_changes_nothing_but_the_number_of_passes(
+    seeds: tuple[int, int, int], k: int, settings: SamplingSettings
+) -> None:
+    target_seed, draft_seed, seed = seeds
+    draft = TableLM(seed=draft_seed)
+    drafter = chain_drafter(draft, make_rule(Accept.COUPLED, settings, seed))
+    plain = generate(endless(target_seed), settings=settings, seed=seed, max_tokens=40)
+    run = generate(endless(target_seed), drafter, k=k, settings=settings, seed=seed, max_tokens=40)
+    assert run.tokens == plain.tokens
+    assert len(run.rounds) <= len(plain.rounds)
+    assert draft.kv == [1, 2, *run.tokens][: len(draft.kv)]  # I2
+
+
+seconds = st.floats(0.01, 10.0)
+
+
+@given(
+    seeds=st.tuples(st.integers(0, 30), st.integers(0, 30)),
+    settings=st.sampled_from([GREEDY, SAMPLED, PENALISED]),
+    pass_s=st.lists(seconds, min_size=8, max_size=8),
+    guess_s=st.one_of(st.just(0.0), seconds),
+    widths=st.lists(st.integers(1, 8), min_size=1, max_size=8).map(sorted),
+)
+def test_no_costs_make_a_policy_change_the_text(
+    seeds: tuple[int, int],
+    settings: SamplingSettings,
+    pass_s: list[float],
+    guess_s: float,
+    widths: list[int],
+) -> None:
+    target_seed, draft_seed = seeds
+    draft, survival = TableLM(seed=draft_seed), Survival()
+    drafter = chain_drafter(draft, make_rule(Accept.COUPLED, settings, 7), survival)
+    policy = CostAware(
+        PassMeter(PassTimes(tuple(range(1, 9)), tuple(pass_s))),
+        PassMeter(PassTimes((1, 8), (guess_s, guess_s))),
+        survival,
+        widths=widths,
+    )
+    plain = generate(endless(target_seed), settings=settings, max_tokens=40)
+    run = generate(endless(target_seed), drafter, policy=policy, settings=settings, max_tokens=40)
+    assert run.tokens == plain.tokens
+    assert max(r.n_drafted for r in run.rounds) < len(widths)
+    assert draft.kv == [1, 2, *run.tokens][: len(draft.kv)]  # I2
+
+
+def test_a_chain_goes_on_with_a_guess_after_copies_and_with_copies_after_a_guess() -> None:
+    changes: set[tuple[Source, Source]] = set()
+
+    def see(draft: Draft) -> None:
+        sources = [evidence.source for evidence in draft.evidence]
+        assert len(sources) == len(draft.tokens)
+        changes.update(itertools.pairwise(sources))
+
+    for seed in range(8):
+        rule = make_rule(Accept.COUPLED, SAMPLED, seed)
+        drafter = watched(chain_drafter(TableLM(seed=seed), rule), see)
+        generate(endless(seed), drafter, k=7, settings=SAMPLED, seed=seed, max_tokens=60)
+    assert changes >= {(Source.MODEL, Source.COPY), (Source.COPY, Source.MODEL)}
+
+
+def test_nothing_is_copied_beyond_an_end_of_generation_token() -> None:
+    prompt = [1, 2, 3, 4, 1, 2, 3, EOG, 4, 4, 1, 2, 3, 4, 1, 2, 3]
+    for drafter in (
+        ngram_drafter(),
+        chain_drafter(TableLM(), make_rule(Accept.COUPLED, GREEDY, 1)),
+    ):
+        drafter.begin(prompt)
+        assert drafter.propose(prompt, FixedRound(6)).tokens == (EOG,)
+
+
 def test_greedy_text_that_repeats_is_copied_by_the_ngram_drafter() -> None:
-    run = generate(endless(4), NgramDrafter(), k=5, max_tokens=50)
-    assert run.finished.stats.acceptance_length > 2
+    run = generate(endless(4), ngram_drafter(), k=5, max_tokens=50)
+    assert (run.finished.stats.acceptance_length or 0) > 2
 
 
 def test_a_drafter_that_stops_at_once_gives_plain_rounds() -> None:
@@ -266,8 +358,9 @@ def test_nothing_is_drafted_after_an_end_of_generation_token() -> None:
 
 def test_a_run_in_which_nothing_was_worth_drafting_says_so_before_it_ends() -> None:
     widths = tuple(range(1, 17))
-    linear = CostTable(PassTimes(widths, tuple(map(float, widths))), 0.1)
-    run = generate(endless(), NgramDrafter(), policy=CostAware(linear), max_tokens=8)
+    linear = PassMeter(PassTimes(widths, tuple(map(float, widths))))
+    policy = CostAware(linear, None, Survival(), widths=widths)
+    run = generate(endless(), ngram_drafter(), policy=policy, max_tokens=8)
     assert run.finished.stats.n_drafted == 0
     (off,) = [e for e in run.events if isinstance(e, DraftingOff)]
-    assert "x plain" in off.reason
+    assert "checking a guess takes 1.00 steps" in off.reason

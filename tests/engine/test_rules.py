@@ -14,18 +14,18 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from spec_cli.drafters.model import ModelDrafter
-from spec_cli.drafters.ngram import NgramDrafter
 from spec_cli.drafters.none import NoDrafter
 from spec_cli.engine import Decoder
 from spec_cli.spec import acceptance
 from spec_cli.spec.acceptance import Accept, BlockRule, RejectionRule, SamplingRule, make_rule
-from spec_cli.spec.interfaces import AcceptanceRule, Distribution, Drafter
-from spec_cli.spec.policy import FixedLength
+from spec_cli.spec.interfaces import AcceptanceRule, Distribution, Drafter, Evidence, Source
+from spec_cli.spec.policy import FixedLength, Policy
+from spec_cli.spec.rounds import FixedRound
 from spec_cli.spec.sampling import SamplingSettings, candidates
 from spec_cli.text import Output
 from tests.engine.fakes import ScriptedDrafter, TableLM, ticking_clock
-from tests.engine.generation import GREEDY, Run, check_invariants
+from tests.engine.generation import GREEDY, Run, chain_drafter, check_invariants, ngram_drafter
+from tests.engine.generation import model_drafter as table_drafter
 from tests.unit.test_distribution import Uniform, outcomes
 
 Tokens = tuple[int, ...]
@@ -44,7 +44,17 @@ def model_drafter(n_vocab: int) -> DrafterOf:
 
     def drafter(rule: AcceptanceRule) -> Drafter:
         draft = TableLM(seed=4, n_vocab=n_vocab)
-        return ModelDrafter(draft, rule, n_shared=n_vocab, is_end=lambda _: False)
+        return table_drafter(draft, rule, n_shared=n_vocab, is_end=lambda _: False)
+
+    return drafter
+
+
+def chained_drafter(n_vocab: int) -> DrafterOf:
+    """Drafts from a table of its own, and copies."""
+
+    def drafter(rule: AcceptanceRule) -> Drafter:
+        draft = TableLM(seed=4, n_vocab=n_vocab)
+        return chain_drafter(draft, rule, n_shared=n_vocab, is_end=lambda _: False)
 
     return drafter
 
@@ -58,7 +68,7 @@ def wrong_drafter(n_vocab: int) -> DrafterOf:
     return lambda rule: ScriptedDrafter(script)
 
 
-DRAFTERS = {"model": model_drafter, "scripted": wrong_drafter}
+DRAFTERS = {"model": model_drafter, "chain": chained_drafter, "scripted": wrong_drafter}
 
 
 def generate(
@@ -69,24 +79,27 @@ def generate(
     max_tokens: int,
     k: int,
     prompt: Sequence[int] = PROMPT,
+    policy: Policy | None = None,
 ) -> Run:
     """A generation that nothing but `max_tokens` ends."""
     target, drafter = TableLM(seed=1, n_vocab=n_vocab), drafter_of(rule)
-    decoder = Decoder(target, drafter, rule, FixedLength(k), clock=ticking_clock())
+    decoder = Decoder(target, drafter, rule, policy or FixedLength(k), clock=ticking_clock())
     output = Output(lambda token: bytes([97 + token]), lambda _: False, max_tokens=max_tokens)
     run = Run(tuple(decoder.generate(prompt, output)))
     check_invariants(run, target, drafter, prompt)
     return run
 
 
-def chances(n_vocab: int, n: int, settings: SamplingSettings) -> dict[Tokens, float]:
+def chances(
+    n_vocab: int, n: int, settings: SamplingSettings, prompt: Sequence[int] = PROMPT
+) -> dict[Tokens, float]:
     """The target's probability of every text of `n` tokens, straight from its table."""
     target = TableLM(seed=1, n_vocab=n_vocab)
 
     def chance(text: Tokens) -> float:
         product = 1.0
         for i, token in enumerate(text):
-            context = [*PROMPT, *text[:i]]
+            context = [*prompt, *text[:i]]
             d = candidates(target.row(context), context, settings).distribution()
             product *= float(d.probabilities[d.ids == token].sum())
         return product
@@ -110,6 +123,87 @@ def test_a_whole_generation_has_exactly_the_targets_distribution(
         return generate(made, drafter_of, n_vocab=2, max_tokens=4, k=2).tokens
 
     assert outcomes(program) == pytest.approx(chances(2, 4, settings), abs=1e-12)
+
+
+class InTurns(FixedRound):
+    """Takes a copy if there is one, then a guess, and so on, however unsure they are."""
+
+    def __init__(self, k: int, *, guess_first: bool) -> None:
+        super().__init__(k)
+        self.sources: list[Source] = []
+        self._guess_first = guess_first
+
+    def take(self, copies: Sequence[Evidence], *, or_model: bool = False) -> int:
+        if self.sources[-1] is Source.COPY if self.sources else self._guess_first:
+            return 0
+        self.sources.append(Source.COPY)
+        self.room -= 1
+        return 1
+
+    def add(self, evidence: Evidence) -> None:
+        self.sources.append(Source.MODEL)
+        super().add(evidence)
+
+
+class PlansInTurns(FixedLength):
+    """Which source comes first depends on the place. Remembers the rounds."""
+
+    def __init__(self) -> None:
+        super().__init__(3)
+        self.rounds: list[InTurns] = []
+
+    def plan(self, room: int, n_past: int, n_behind: int) -> InTurns | None:
+        if room < 1:
+            return None
+        self.rounds.append(InTurns(min(3, room), guess_first=n_past % 2 == 1))
+        return self.rounds[-1]
+
+
+REPEATING = (1, 0, 1, 1, 0, 1)
+
+
+def chained_texts(
+    rule: Callable[[SamplingSettings, Uniform], SamplingRule],
+    settings: SamplingSettings,
+    policy: PlansInTurns,
+) -> dict[Tokens, float]:
+    """The distribution of texts of five tokens, copies and guesses being drafted in turns."""
+
+    def program(uniform: Uniform) -> Tokens:
+        return generate(
+            rule(settings, uniform),
+            chained_drafter(2),
+            n_vocab=2,
+            max_tokens=5,
+            k=3,
+            prompt=REPEATING,
+            policy=policy,
+        ).tokens
+
+    return outcomes(program)
+
+
+@pytest.mark.parametrize("rule", [RejectionRule, BlockRule])
+@pytest.mark.parametrize("settings", [PLAIN, PENALISED], ids=["plain", "penalised"])
+def test_copies_among_guesses_leave_exactly_the_targets_distribution(
+    settings: SamplingSettings, rule: Callable[[SamplingSettings, Uniform], SamplingRule]
+) -> None:
+    policy = PlansInTurns()
+    expected = chances(2, 5, settings, REPEATING)
+    assert chained_texts(rule, settings, policy) == pytest.approx(expected, abs=1e-12)
+    mixtures = {tuple(made.sources) for made in policy.rounds}
+    assert (Source.COPY, Source.MODEL) in mixtures
+    assert (Source.MODEL, Source.COPY, Source.MODEL) in mixtures
+
+
+@pytest.mark.parametrize("rule", [RejectionRule, BlockRule])
+def test_a_copy_that_is_not_counted_as_certain_shows_in_the_distribution(
+    rule: Callable[[SamplingSettings, Uniform], SamplingRule], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    either = Distribution(np.array([0, 1]), np.array([0.5, 0.5]))
+    monkeypatch.setattr("spec_cli.drafters.chain.certain", lambda token: either)
+    found = chained_texts(rule, PLAIN, PlansInTurns())
+    assert found != pytest.approx(chances(2, 5, PLAIN, REPEATING), abs=1e-3)
 
 
 N_SEEDS = 1000
@@ -190,7 +284,7 @@ def test_a_seed_and_a_draft_length_give_the_same_text_again(
 @pytest.mark.parametrize("accept", STOCHASTIC)
 def test_a_draft_model_equal_to_the_target_is_always_accepted(accept: Accept) -> None:
     def drafter(rule: AcceptanceRule) -> Drafter:
-        return ModelDrafter(TableLM(seed=1), rule, n_shared=5, is_end=lambda _: False)
+        return table_drafter(TableLM(seed=1), rule, n_shared=5, is_end=lambda _: False)
 
     rule = make_rule(accept, PENALISED, 7)
     run = generate(rule, drafter, n_vocab=5, max_tokens=21, k=3)
@@ -203,7 +297,7 @@ def test_a_draft_model_equal_to_the_target_is_always_accepted(accept: Accept) ->
 def test_at_temperature_zero_every_rule_gives_the_text_of_plain_greedy(
     k: int, accept: Accept
 ) -> None:
-    drafters = [*(make(5) for make in DRAFTERS.values()), lambda _: NgramDrafter()]
+    drafters = [*(make(5) for make in DRAFTERS.values()), lambda _: ngram_drafter()]
     plain = generate(
         make_rule(Accept.COUPLED, GREEDY, 0), lambda _: NoDrafter(), n_vocab=5, max_tokens=30, k=k
     ).tokens

@@ -10,8 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_cli.drafters.model import ModelDrafter
-from spec_cli.drafters.ngram import NgramDrafter
 from spec_cli.errors import Cancelled
 from spec_cli.events import FinishReason
 from spec_cli.spec.acceptance import Accept, make_rule
@@ -21,7 +19,7 @@ from spec_cli.spec.interfaces import Drafter, LanguageModel, Logits
 from spec_cli.spec.padding import PaddedModel
 from spec_cli.spec.sampling import SamplingSettings
 from tests.engine.fakes import EOG, ScriptedDrafter, TableLM
-from tests.engine.generation import GREEDY, SAMPLED, Run, generate
+from tests.engine.generation import GREEDY, SAMPLED, Run, generate, model_drafter, ngram_drafter
 
 PENALISED = SamplingSettings(temp=0.9, repeat_penalty=1.4, presence_penalty=0.3, repeat_last_n=5)
 CLASSES = [(1, 2, 3), (4,), (8, 12, 16), tuple(range(2, 17)), tuple(range(1, 17))]
@@ -129,13 +127,10 @@ def endless(seed: int = 0, *, n_ctx: int = 64) -> TableLM:
 Name = str
 DRAFTERS: dict[Name, Callable[[int, SamplingSettings, Sequence[int]], Drafter | None]] = {
     "none": lambda seed, settings, text: None,
-    "model": lambda seed, settings, text: ModelDrafter(
-        TableLM(seed=seed, n_ctx=256),
-        make_rule(Accept.COUPLED, settings, 7),
-        n_shared=5,
-        is_end=lambda token: token == EOG,
+    "model": lambda seed, settings, text: model_drafter(
+        TableLM(seed=seed, n_ctx=256), make_rule(Accept.COUPLED, settings, 7)
     ),
-    "ngram": lambda seed, settings, text: NgramDrafter(),
+    "ngram": lambda seed, settings, text: ngram_drafter(),
     "right until it is wrong": lambda seed, settings, text: oracle(text),
 }
 

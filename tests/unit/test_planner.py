@@ -209,7 +209,7 @@ def test_a_plan_is_not_found_for_another_file(office: Office, prober: FakeProber
 
 
 GOOD: dict[str, Any] = asdict(
-    ExactnessPlan(DEFAULT_KERNELS, (1, 2, 3), 0.0, 0.0, PassTimes((1, 2, 3), (1.0, 1.0, 1.0)))
+    ExactnessPlan(DEFAULT_KERNELS, (1, 2, 3), 0.0, 0.0, TIMES, long_times=TIMES)
 )
 
 
@@ -221,6 +221,7 @@ GOOD: dict[str, Any] = asdict(
         pytest.param({}, id="nothing in it"),
         pytest.param({n: v for n, v in GOOD.items() if n != "price"}, id="no price"),
         pytest.param({n: v for n, v in GOOD.items() if n != "times"}, id="no times"),
+        pytest.param({n: v for n, v in GOOD.items() if n != "long_times"}, id="no long times"),
         pytest.param({**GOOD, "kernels": None}, id="no kernels"),
         pytest.param({**GOOD, "kernels": {"of": "another version"}}, id="unknown kernels"),
         pytest.param({**GOOD, "widths": 3}, id="a number for widths"),

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from spec_cli.errors import UsageError
-from spec_cli.prompts import NamedPrompt, built_in_prompts, first_of_each_kind, read_prompts
+from spec_cli.prompts import (
+    NamedPrompt,
+    bench_prompts,
+    built_in_prompts,
+    first_of_each_kind,
+    read_prompts,
+)
 
 KINDS = ["code", "edit", "prose", "steps", "extract"]
+BENCH_KINDS = ["code", "edit", "prose", "steps", "summarise", "extract", "chat"]
 
 
 def written(tmp_path: Path, text: str, name: str = "own.jsonl") -> Path:
@@ -27,11 +36,41 @@ def test_four_prompts_of_each_of_five_kinds_are_built_in() -> None:
     assert all(prompt.id.startswith(f"{prompt.kind}-") for prompt in prompts)
 
 
+def test_what_verify_checks_with_never_changes() -> None:
+    """Stored verify reports name these prompts; new ones belong into bench_prompts.jsonl."""
+    prompts = json.dumps([[p.id, p.kind, p.text] for p in built_in_prompts()])
+    digest = "57c8e8240960a1574b3ac0c3939e76c75064531f580094a62d0e5fc7009cc82a"
+    assert hashlib.sha256(prompts.encode()).hexdigest() == digest
+
+
 def test_some_built_in_prompts_are_long() -> None:
     """About 4 characters a token: past 512 and near 1024, before a token is generated."""
     lengths = sorted(len(prompt.text) for prompt in built_in_prompts())
     assert lengths[-1] > 4500
     assert sum(length > 1900 for length in lengths) >= 3
+
+
+def test_the_benchmark_has_six_prompts_of_each_of_seven_kinds() -> None:
+    prompts = bench_prompts()
+    assert list(Counter(prompt.kind for prompt in prompts).items()) == [(k, 6) for k in BENCH_KINDS]
+    assert len({prompt.id for prompt in prompts}) == len({p.text for p in prompts}) == 42
+    assert all(prompt.id.startswith(f"{prompt.kind}-") for prompt in prompts)
+
+
+def test_the_benchmark_keeps_the_built_in_prompts_in_their_order() -> None:
+    own = {prompt.id for prompt in built_in_prompts()}
+    assert tuple(p for p in bench_prompts() if p.id in own) == built_in_prompts()
+
+
+def test_prompts_of_the_benchmark_are_as_long_as_their_kind_asks_for() -> None:
+    """Texts to summarise have hundreds of words; sources to edit come in several languages."""
+    by_kind = {kind: [p.text for p in bench_prompts() if p.kind == kind] for kind in BENCH_KINDS}
+    assert all(200 <= len(text.split()) <= 450 for text in by_kind["summarise"])
+    assert all(len(text.split()) <= 150 for kind in ("prose", "chat") for text in by_kind[kind])
+    languages = [fence for text in by_kind["edit"] for fence in re.findall(r"```(\w+)", text)]
+    assert set(languages) == {"python", "go", "javascript"}
+    assert all(text.count("```") in (0, 2) for text in by_kind["edit"])
+    assert all(len(text) < 6000 for texts in by_kind.values() for text in texts)
 
 
 def test_the_first_of_each_kind_is_one_of_each() -> None:

@@ -146,12 +146,13 @@ class _Verdicts:
     """A rule that says what it is told to."""
 
     n_history = 3
+    samples_drafts = False
 
     def __init__(self, *verdicts: tuple[int, ...]) -> None:
         self._verdicts = iter(verdicts)
 
     def draw(self, logits: Logits, position: int, history: object) -> Drawn:
-        return Drawn(position)
+        return Drawn(position, 0.5)
 
     def verify(self, rows: Logits, draft: Draft, context: object) -> Verdict:
         return Verdict(next(self._verdicts))
@@ -161,7 +162,7 @@ def test_the_recorder_copies_the_row_where_a_verdict_first_departs() -> None:
     recorder = Recorder(_Verdicts((7,), (8, 9), (1, 1)), n_prompt=2, known=(7, 8, 4, 5))
     rows = np.arange(12, dtype=np.float32).reshape(3, 4)
     assert recorder.n_history == 3
-    assert recorder.draw(rows[0], 11, ()) == Drawn(11)
+    assert recorder.draw(rows[0], 11, ()) == Drawn(11, 0.5)
     assert recorder.verify(rows[:1], NO_DRAFT, [0, 0]) == Verdict((7,))
     assert recorder.departure is None
     assert recorder.verify(rows, NO_DRAFT, [0, 0, 7]) == Verdict((8, 9))

@@ -45,7 +45,7 @@ def compared(cell: Cell, difference: Difference | None = None) -> Comparison:
     return Comparison(cell, 64, 30, 90, 45, 4, difference)
 
 
-def report(*differences: Difference, n: int = 24, plan: Any = INFO.plan) -> Report:
+def report(*differences: Difference, n: int = 32, plan: Any = INFO.plan) -> Report:
     """`n` comparisons, the last ones with `differences`."""
     cells = MATRIX.cells()
     padded = [*[None] * (n - len(differences)), *differences]
@@ -73,7 +73,7 @@ def test_equal_texts_and_right_rules_pass() -> None:
     found = report()
     assert found.failure is None
     assert found.conclusion == (
-        "all 24 speculative texts equal plain decoding, token for token (1,536 tokens); "
+        "all 32 speculative texts equal plain decoding, token for token (2,048 tokens); "
         "bit-exact: widths 1-8"
     )
 
@@ -87,7 +87,7 @@ def test_near_ties_pass_and_are_counted() -> None:
     found = report(NEAR_TIE, NEAR_TIE, plan=FAST)
     assert found.failure is None
     assert found.conclusion == (
-        "22 of 24 speculative texts equal plain decoding, token for token (1,408 tokens), "
+        "30 of 32 speculative texts equal plain decoding, token for token (1,920 tokens), "
         "and 2 leave it at a near-tie; fast: kernels differ by width"
     )
     assert "and 1 leaves it at a near-tie" in report(NEAR_TIE).conclusion
@@ -95,7 +95,7 @@ def test_near_ties_pass_and_are_counted() -> None:
 
 def test_one_unexplained_difference_fails() -> None:
     found = report(NEAR_TIE, WRONG)
-    failure = "1 speculative text differs from plain decoding, of 24 compared, without explanation"
+    failure = "1 speculative text differs from plain decoding, of 32 compared, without explanation"
     assert found.failure == failure
     assert found.conclusion.endswith(f"; FAILED: {failure}")
     assert "2 speculative texts differ" in (report(WRONG, WRONG).failure or "")
@@ -109,7 +109,7 @@ def test_a_rule_that_fails_is_named() -> None:
 
 def test_an_interrupted_report_says_how_far_it_came() -> None:
     found = replace(report(n=10), rules=(), rules_skipped="interrupted", interrupted=True)
-    assert found.conclusion.startswith("interrupted after 10 of 24 comparisons: all 10 speculative")
+    assert found.conclusion.startswith("interrupted after 10 of 32 comparisons: all 10 speculative")
     assert found.failure is None
     text = shown(found)
     assert "acceptance rules: not checked, interrupted" in text
@@ -124,16 +124,16 @@ def test_in_a_pipe_it_is_aligned_plain_text() -> None:
         "exact   bit-exact: widths 1-8",
         "texts   2 prompts; temp 0, 0.8; up to 64 tokens; seed 1",
         "",
-        "                         model     ngram     random",
-        "prompt     temp  tokens  k=3 auto  k=3 auto  k=3 auto",
-        "code-one   0     64      =   =     =   =     =   =",
-        "code-one   0.8   64      =   =     =   =     =   =",
-        "prose-two  0     64      =   =     =   =     =   =",
-        "prose-two  0.8   64      =   =     =   =     ~17 !3",
+        "                         model     ngram   chain   random",
+        "prompt     temp  tokens  k=3 auto  3 auto  3 auto  3   auto",
+        "code-one   0     64      =   =     = =     = =     =   =",
+        "code-one   0.8   64      =   =     = =     = =     =   =",
+        "prose-two  0     64      =   =     = =     = =     =   =",
+        "prose-two  0.8   64      =   =     = =     = =     ~17 !3",
         "= equal, ~ near-tie after so many tokens, ! different after so many tokens",
-        "2,160 draft tokens, 50 % accepted, in passes of 1 to 4 rows",
+        "2,880 draft tokens, 50 % accepted, in passes of 1 to 4 rows",
     ]
-    assert lines[-1].startswith("22 of 24 speculative texts equal plain decoding")
+    assert lines[-1].startswith("30 of 32 speculative texts equal plain decoding")
     assert all(line.isprintable() for line in lines)
 
 
@@ -168,7 +168,7 @@ def test_one_place_where_several_texts_differ_is_told_once() -> None:
     lines = shown(report(NEAR_TIE, wider, elsewhere, plan=FAST)).splitlines()
     told = [line for line in lines if "plain has" in line]
     assert [line.partition(": ")[0] for line in told] == [
-        "prose-two, temp 0.8, ngram k=auto, random k=3",
+        "prose-two, temp 0.8, chain k=auto, random k=3",
         "prose-two, temp 0.8, random k=auto",
     ]
     assert "up to 0.5 logits" in lines[lines.index(told[0]) + 1]
@@ -251,7 +251,7 @@ def test_json_totals_follow_from_the_comparisons() -> None:
     interrupted = [replace(report(n=n), interrupted=True) for n in (7, 0)]
     whole, part, none = objects(report(NEAR_TIE, WRONG), *interrupted)
     made, totals = whole["comparisons"], whole["totals"]
-    assert totals["compared"] == len(made) == totals["planned"] == 24
+    assert totals["compared"] == len(made) == totals["planned"] == 32
     differences: Sequence[Any] = [c["difference"] for c in made if c["difference"]]
     assert totals["near_ties"] == sum(d["near_tie"] for d in differences) == 1
     assert totals["unexplained"] == len(differences) - 1
@@ -260,7 +260,7 @@ def test_json_totals_follow_from_the_comparisons() -> None:
         assert totals[name] == sum(c[name] for c in made)
     assert totals["equal_tokens"] == sum(c["tokens"] for c in made if not c["difference"])
     assert (part["complete"], part["totals"]["planned"], part["totals"]["compared"]) == (
-        False, 24, 7,
+        False, 32, 7,
     )  # fmt: skip
     assert none["totals"]["widest_pass"] is None
 

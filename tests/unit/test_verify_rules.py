@@ -10,7 +10,7 @@ import pytest
 from spec_cli.errors import Cancelled
 from spec_cli.spec import acceptance
 from spec_cli.spec.acceptance import Accept, MatchRule
-from spec_cli.spec.interfaces import Draft, Drawn, Logits, Verdict
+from spec_cli.spec.interfaces import Draft, Logits, Verdict
 from spec_cli.verify.chisquare import ChiSquare
 from spec_cli.verify.rows import RowPair, likeliest, most_contested, positions
 from spec_cli.verify.rules import FALSE_ALARM, SAMPLINGS, RuleCheck, check_rules
@@ -85,7 +85,7 @@ def draft_of_other_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         MatchRule,
         "draw",
-        lambda self, row, at, history: Drawn(draw(self, row, at + 7, history).token),
+        lambda self, row, at, history: draw(self, row, at + 7, history),
     )
 
 

@@ -1,0 +1,1 @@
+"""Measures plain decoding against other settings, in pairs of runs that stand side by side."""

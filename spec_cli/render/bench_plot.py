@@ -1,0 +1,155 @@
+"""A measurement as a picture: gain by kind, acceptance by position, and the verify curve."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import cycle
+from pathlib import Path
+
+from spec_cli.bench.matrix import Arm
+from spec_cli.bench.report import Report
+from spec_cli.errors import UsageError
+from spec_cli.render.bench_svg import Drawing, Point
+from spec_cli.render.text import one_line
+from spec_cli.spec.costs import PassTimes
+
+# Okabe and Ito's colours: distinct to colour-blind readers.
+_COLORS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#000000")
+_GREY = "#888888"
+_WIDTH, _PANEL, _LEFT, _TOP, _LEGEND = 840.0, 220.0, 60.0, 40.0, 18.0
+_GAP = 70.0
+_N_TICKS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Series:
+    """An arm at a temperature, and its colour."""
+
+    arm: Arm
+    temp: float
+    color: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Panel:
+    """A place for a chart, `n` columns wide and from 0 to `y_max` high."""
+
+    drawing: Drawing
+    top: float
+    y_max: float
+    n: int
+
+    def x(self, column: float) -> float:
+        return _LEFT + (_WIDTH - 2 * _LEFT) * column / self.n
+
+    def y(self, value: float) -> float:
+        return self.top + _PANEL * (1 - value / self.y_max)
+
+    def frame(self, title: str, labels: Sequence[str], tick: str) -> None:
+        """The title, the axes, a label under each column and `tick` formats beside the left."""
+        self.drawing.text((_LEFT, self.top - 12), title, bold=True)
+        self.drawing.line([(_LEFT, self.y(0)), (_WIDTH - _LEFT, self.y(0))], _GREY)
+        for i in range(_N_TICKS + 1):
+            value = self.y_max * i / _N_TICKS
+            at = (_LEFT - 6, self.y(value) + 4)
+            self.drawing.text(at, tick.format(value), anchor="end")
+        for i, label in enumerate(labels):
+            at = (self.x(i + 0.5), self.y(0) + 16)
+            self.drawing.text(at, label, anchor="middle")
+
+    def curve(self, values: Sequence[float], color: str) -> None:
+        points: list[Point] = [(self.x(i + 0.5), self.y(v)) for i, v in enumerate(values)]
+        self.drawing.line(points, color)
+        for point in points:
+            self.drawing.dot(point, color)
+
+
+def check_plot(path: Path) -> None:
+    """Raise UsageError when no picture can be written to `path`."""
+    if path.suffix.lower() != ".svg":
+        raise UsageError(
+            f"--plot writes SVG, and {path} does not end in `.svg`",
+            hint=f"use `--plot {path.with_suffix('.svg')}`",
+        )
+    if not path.parent.is_dir():
+        raise UsageError(f"cannot write {path}: {path.parent} is not a directory")
+
+
+def write_plot(path: Path, report: Report, times: PassTimes | None) -> None:
+    """Write the picture. Raises UsageError when that fails."""
+    try:
+        path.write_text(plot(report, times), encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}") from None
+
+
+def plot(report: Report, times: PassTimes | None) -> str:
+    """The picture as SVG; `times` are those of the target's passes, None where unknown."""
+    series = _series(report)
+    first = _TOP + _LEGEND * len(series) + 20
+    height = first + 3 * (_PANEL + _GAP)
+    drawing = Drawing(_WIDTH, height)
+    for i, one in enumerate(series):
+        top = _TOP - 20 + _LEGEND * i
+        drawing.bar(_LEFT, top, 12, 12, one.color)
+        drawing.text((_LEFT + 18, top + 11), one.name)
+    _kinds(drawing, first, report, series)
+    _positions(drawing, first + _PANEL + _GAP, report, series)
+    if times is not None:
+        _verify_curve(drawing, first + 2 * (_PANEL + _GAP), times)
+    return drawing.svg()
+
+
+def _series(report: Report) -> list[_Series]:
+    temps = report.matrix.temps
+    shown = [(arm, t) for t in temps for arm in report.matrix.arms_at(t)]
+    names = [f"{a.name}, temp {t:g}" if len(temps) > 1 else a.name for a, t in shown]
+    return [
+        _Series(arm, temp, color, name)
+        for (arm, temp), name, color in zip(shown, names, cycle(_COLORS), strict=False)
+    ]
+
+
+def _kinds(drawing: Drawing, top: float, report: Report, series: Sequence[_Series]) -> None:
+    """Bars with their intervals; the dashed line is plain decoding."""
+    kinds = [None, *report.kinds] if len(report.kinds) > 1 else [None]
+    scores = [[report.score(one.arm, one.temp, kind) for one in series] for kind in kinds]
+    found = [score.speedup for of_kind in scores for score in of_kind if score]
+    highest = max((e.high or e.mean for e in found), default=1.0)
+    panel = _Panel(drawing, top, 1.1 * max(highest, 1.0), len(kinds))
+    labels = ["all" if kind is None else one_line(kind) for kind in kinds]
+    panel.frame("speed-up over plain decoding, with 95 % intervals", labels, "{:.2f}x")
+    step = 0.8 / max(len(series), 1)
+    for i, of_kind in enumerate(scores):
+        for j, (one, score) in enumerate(zip(series, of_kind, strict=True)):
+            if score is None:
+                continue
+            left, right = (panel.x(i + 0.1 + step * at) for at in (j, j + 0.9))
+            y = panel.y(score.speedup.mean)
+            drawing.bar(left, y, right - left, panel.y(0) - y, one.color)
+            if score.speedup.low is not None and score.speedup.high is not None:
+                x = (left + right) / 2
+                ends = (panel.y(score.speedup.low), panel.y(score.speedup.high))
+                drawing.line([(x, ends[0]), (x, ends[1])], "#333333")
+    drawing.line([(_LEFT, panel.y(1)), (_WIDTH - _LEFT, panel.y(1))], "#333333", dashed=True)
+
+
+def _positions(drawing: Drawing, top: float, report: Report, series: Sequence[_Series]) -> None:
+    figures = [report.figures(one.arm, one.temp) for one in series]
+    n = max((len(f.acceptance_at) for f in figures if f), default=0)
+    panel = _Panel(drawing, top, 100.0, max(n, 1))
+    labels = [str(i + 1) for i in range(n)]
+    panel.frame("draft tokens accepted, by their position in the draft", labels, "{:.0f} %")
+    for one, found in zip(series, figures, strict=True):
+        if found:
+            panel.curve([100 * rate for rate in found.acceptance_at], one.color)
+
+
+def _verify_curve(drawing: Drawing, top: float, times: PassTimes) -> None:
+    relative = [times(width) / times(1) for width in times.widths]
+    panel = _Panel(drawing, top, 1.1 * max(relative), len(relative))
+    labels = [str(width) for width in times.widths]
+    panel.frame("time of a target pass by its rows, over that of one row", labels, "{:.1f}")
+    panel.curve(relative, _COLORS[0])

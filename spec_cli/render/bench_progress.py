@@ -1,0 +1,67 @@
+"""How far a measurement is: a bar on a terminal, nothing elsewhere."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
+from rich.table import Column
+
+from spec_cli.bench.runner import Step
+from spec_cli.terminal import Terminal
+
+
+class BenchProgress:
+    """Shows the steps of a measurement on stderr. Used as a context manager around it."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        console = Console(file=terminal.stderr, no_color=not terminal.color)
+        self._bar = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}", table_column=Column(ratio=1, no_wrap=True)),
+            BarColumn(bar_width=14),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[left]}"),
+            console=console,
+            disable=not terminal.animate,
+            expand=True,
+            transient=True,
+            # Nothing on stdout may pass through the display.
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        self._task = self._bar.add_task("", total=None, left="")
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._bar.stop()
+
+    def show(self, step: Step) -> None:
+        """Show `step`."""
+        self._bar.update(
+            self._task,
+            description=escape(step.what),
+            completed=step.n_done,
+            total=step.n_runs,
+            left="" if step.left_s is None else time_left(step.left_s),
+        )
+
+
+def time_left(left_s: float) -> str:
+    """`40 s left`, `12 min left`, `2.5 h left`."""
+    if left_s < 90:
+        return f"{left_s:.0f} s left"
+    if left_s < 90 * 60:
+        return f"{left_s / 60:.0f} min left"
+    return f"{left_s / 3600:.1f} h left"

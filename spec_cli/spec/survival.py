@@ -1,0 +1,111 @@
+"""How likely a guess is to be accepted, learned from what became of others like it.
+
+Guesses are sorted into levels: those of the draft model by the probability it gives to them, copies
+by the length of the match and the vote on what follows it. For each level the acceptance given
+that the guess before was accepted is a Beta mean with fading counts, so it follows the text; its
+prior is what was measured on the default pair (docs/performance.md).
+
+How sure a model is of its next guess depends on how sure it was of the last, so the levels of a
+draft are modelled as a Markov chain, learned in the same way.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+
+import numpy as np
+
+from spec_cli.spec.interfaces import Evidence, Source, Weights
+from spec_cli.spec.lookup import Copy
+
+CONFIDENCES = (0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99)  # where the next level of a model guess begins
+LENGTHS = (3, 4, 6, 9, 16)  # where the next level of a match begins
+N_MODEL_LEVELS = len(CONFIDENCES) + 1
+N_VOTES = 3  # split, undisputed, unanimous
+N_COPY_LEVELS = N_VOTES * (len(LENGTHS) + 1)
+
+_MEMORY = 128.0  # guesses of one level after which older ones fade
+_PRIOR_WEIGHT = 8.0
+_MODEL_PRIOR = (0.26, 0.49, 0.67, 0.81, 0.90, 0.95, 0.985, 0.998)
+_COPY_PRIOR = (
+    *(0.20, 0.45, 0.80),
+    *(0.20, 0.57, 0.85),
+    *(0.25, 0.72, 0.90),
+    *(0.25, 0.80, 0.93),
+    *(0.35, 0.90, 0.95),
+    *(0.50, 0.95, 0.97),
+)
+_FOLLOWING_PRIOR = (  # percent, by the level of the guess before; the last: where there is none
+    (25, 21, 21, 7, 7, 3, 8, 8),
+    (13, 22, 21, 8, 10, 5, 9, 12),
+    (10, 16, 18, 9, 10, 9, 12, 16),
+    (6, 12, 16, 6, 13, 7, 14, 26),
+    (8, 13, 16, 5, 11, 7, 14, 26),
+    (6, 10, 15, 7, 10, 5, 15, 32),
+    (4, 8, 10, 5, 7, 5, 16, 45),
+    (2, 3, 5, 3, 4, 4, 11, 68),
+    (14, 19, 18, 7, 10, 7, 11, 14),
+)
+_FOLLOWING_WEIGHT = 16.0
+
+
+def model_evidence(confidence: float) -> Evidence:
+    """The evidence for a guess that the draft model gives this probability."""
+    return Evidence(Source.MODEL, bisect_right(CONFIDENCES, confidence))
+
+
+def copy_evidence(copy: Copy) -> Evidence:
+    """The evidence for a copied token."""
+    is_split = copy.n_votes < copy.n_matches
+    votes = 0 if is_split else min(copy.n_matches, N_VOTES - 1)
+    return Evidence(Source.COPY, N_VOTES * bisect_right(LENGTHS, copy.length) + votes)
+
+
+class Survival:
+    """Acceptance by evidence, and how the levels of a draft follow each other."""
+
+    def __init__(self) -> None:
+        self._accepted: dict[Source, Weights] = {}
+        self._judged: dict[Source, Weights] = {}
+        for source, prior in ((Source.MODEL, _MODEL_PRIOR), (Source.COPY, _COPY_PRIOR)):
+            self._judged[source] = np.full(len(prior), _PRIOR_WEIGHT)
+            self._accepted[source] = _PRIOR_WEIGHT * np.array(prior)
+        self._follows = _FOLLOWING_WEIGHT / 100 * np.array(_FOLLOWING_PRIOR)
+
+    def acceptance(self, evidence: Evidence) -> float:
+        """The estimated acceptance probability of a guess, given that the one before held."""
+        source, level = evidence.source, evidence.level
+        return float(self._accepted[source][level] / self._judged[source][level])
+
+    def model_acceptance(self) -> Weights:
+        """The acceptance of each level of model guesses, shape [N_MODEL_LEVELS]."""
+        return self._accepted[Source.MODEL] / self._judged[Source.MODEL]
+
+    def following(self) -> Weights:
+        """The probability of a model guess's level by that of the guess before.
+
+        Shape [N_MODEL_LEVELS + 1, N_MODEL_LEVELS]; the last row is for the first of a draft.
+        """
+        shares: Weights = self._follows / self._follows.sum(axis=1, keepdims=True)
+        return shares
+
+    def learn(self, evidence: Evidence, *, accepted: bool) -> None:
+        """A guess was judged, after one that held."""
+        source, level = evidence.source, evidence.level
+        fade = 1 - 1 / _MEMORY
+        self._judged[source][level] = self._judged[source][level] * fade + 1
+        self._accepted[source][level] = self._accepted[source][level] * fade + accepted
+
+    def learn_levels(self, evidence: Sequence[Evidence], before: int = N_MODEL_LEVELS) -> None:
+        """The guesses of one draft, as far as they were judged; those of the model count.
+
+        `before` is the level of the guess before them, where that held.
+        """
+        for guess in evidence:
+            if guess.source is Source.MODEL:
+                self._follows[before] *= 1 - 1 / _MEMORY
+                self._follows[before, guess.level] += 1
+                before = guess.level
+            else:
+                before = N_MODEL_LEVELS
