@@ -38,12 +38,12 @@ def bench_prompts() -> tuple[NamedPrompt, ...]:
     return tuple(sorted(prompts, key=lambda prompt: _BENCH_KINDS.index(prompt.kind)))
 
 
-def first_of_each_kind(prompts: tuple[NamedPrompt, ...]) -> tuple[NamedPrompt, ...]:
-    """One prompt for each kind, in order."""
-    by_kind: dict[str, NamedPrompt] = {}
+def first_of_each_kind(prompts: tuple[NamedPrompt, ...], n: int = 1) -> tuple[NamedPrompt, ...]:
+    """The first `n` prompts of each kind, kind by kind."""
+    by_kind: dict[str, list[NamedPrompt]] = {}
     for prompt in prompts:
-        by_kind.setdefault(prompt.kind, prompt)
-    return tuple(by_kind.values())
+        by_kind.setdefault(prompt.kind, []).append(prompt)
+    return tuple(prompt for kind in by_kind.values() for prompt in kind[:n])
 
 
 def read_prompts(path: Path) -> tuple[NamedPrompt, ...]:

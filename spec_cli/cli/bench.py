@@ -77,6 +77,7 @@ def bench(
     offline: opt.Offline = False,
     prompts: bopt.Prompts = None,
     kind: bopt.Kinds = None,
+    per_kind: bopt.PerKind = None,
     drafter: bopt.Drafters = "auto",
     draft_tokens: bopt.Lengths = None,
     accept: bopt.Accepts = "coupled",
@@ -120,7 +121,7 @@ def bench(
     drafters = vopt.comma_list("--drafter", drafter, bopt.drafter_of)
     chosen = choose_pair(load_registry(), pair, draft_model, bopt.kind_to_load(drafters))
     matrix = Matrix(
-        prompts=bopt.chosen_prompts(prompts, kind, quick=quick),
+        prompts=bopt.chosen_prompts(prompts, kind, 1 if quick else per_kind),
         temps=vopt.comma_list("--temp", temp, vopt.temp_of),
         arms=make_arms(
             bopt.distinct(drafters, has_draft=chosen.draft is not None),

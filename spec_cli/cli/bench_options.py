@@ -41,6 +41,15 @@ Kinds = Annotated[
         rich_help_panel=_PROMPT,
     ),
 ]
+PerKind = Annotated[
+    int | None,
+    typer.Option(
+        "--per-kind",
+        metavar="N",
+        help="Only the first N prompts of each kind.",
+        rich_help_panel=_PROMPT,
+    ),
+]
 Drafters = Annotated[
     str,
     typer.Option(
@@ -176,11 +185,18 @@ def acceptance_of(value: float | None) -> float | None:
     return value
 
 
-def chosen_prompts(file: Path | None, kinds: str | None, *, quick: bool) -> tuple[NamedPrompt, ...]:
-    """The prompts of the kinds asked for, of the user's file or the program's own."""
+def chosen_prompts(
+    file: Path | None, kinds: str | None, per_kind: int | None
+) -> tuple[NamedPrompt, ...]:
+    """The prompts of the kinds asked for, of the user's file or the program's own.
+
+    Of each kind the first `per_kind`, or all. Raises UsageError.
+    """
+    if per_kind is not None and per_kind < 1:
+        raise UsageError(f"--per-kind is {per_kind}, but must be 1 or more")
     prompts = read_prompts(file) if file is not None else bench_prompts()
     prompts = _of_kinds(prompts, kinds)
-    return first_of_each_kind(prompts) if quick else prompts
+    return prompts if per_kind is None else first_of_each_kind(prompts, per_kind)
 
 
 def kind_to_load(drafters: Sequence[DrafterKind]) -> DrafterKind:
