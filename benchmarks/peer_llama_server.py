@@ -40,7 +40,7 @@ from peer_arms import Arm, LlamaServer, OpenArm, Request, SpecCli
 from peer_plan import Block, append_row, plan_blocks, recover_rows, rows_of
 from peer_python import python_arms
 from peer_report import BASELINE, Row, table
-from platformdirs import user_state_path
+from platformdirs import user_cache_path, user_state_path
 
 from spec_cli.cli.inputs import PromptInput, encode_prompt
 from spec_cli.cpu import usable_cores
@@ -138,6 +138,7 @@ def _our_arms(
         cancelled=stopping.is_set,
         notify=lambda notice: None,
         progress=lambda what, fraction: None,
+        copies=user_cache_path("spec-cli", appauthor=False) / "drafts",
     )
     drafters = {
         "spec-cli plain": (None, DrafterKind.NONE),

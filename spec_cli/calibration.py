@@ -41,9 +41,9 @@ class PassTimer:
     def measure(self, model: LanguageModel) -> PassTimes:
         """Measure now, about a second for a small model, and keep the times if none is missing.
 
-        A context or batch smaller than a width leaves that width out.
+        A batch smaller than a width, or a context smaller than twice of it, leaves it out.
         """
-        widest = min(model.n_ctx, model.n_batch)
+        widest = min(model.n_ctx // 2, model.n_batch)
         widths = [width for width in self._widths if width <= widest]
         times = measure_passes(model, widths, clock=self._clock)
         if len(widths) == len(self._widths):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from spec_cli.draft_copy import worth_it
@@ -37,7 +36,6 @@ class DraftSide:
         self._loader, self._env = loader, environment
         self._model: LlamaModel | None = None
         self._times: PassTimes | None = None
-        self._n_rows = 0
 
     @property
     def is_copy(self) -> bool:
@@ -67,7 +65,6 @@ class DraftSide:
             return
         model = self._model = self._model or self._loader.draft(self.path)
         n_ctx = min(settings.n_ctx, model.n_ctx_train)
-        self._n_rows = settings.n_rows
         self.context = self._loader.context(model, replace(settings, n_ctx=n_ctx))
         self.meter = self.meter or PassMeter(times)
 
@@ -76,28 +73,6 @@ class DraftSide:
         assert self.context is not None and self.meter is not None
         metered = MeteredModel(self.context, self.meter, self._env.clock)
         return DraftModel(metered, rule, survival, n_shared=self.pair.n_shared)
-
-    def matches(
-        self, prompt: Sequence[int], text: Sequence[int], rule: AcceptanceRule
-    ) -> list[bool]:
-        """Whether the model would guess each token of `text` after `prompt`, given those before.
-
-        The context is left with the text in it, as `DraftModel.begin` clears it.
-        """
-        assert self.context is not None
-        tokens, first = [*prompt, *text], len(prompt) - 1
-        self.context.rollback(0)
-        for start in range(0, first, self.context.n_batch):
-            end = min(start + self.context.n_batch, first)
-            self.context.eval(tokens[start:end], n_rows=0)
-        found = []
-        for start in range(first, len(tokens) - 1, self._n_rows):
-            end = min(start + self._n_rows, len(tokens) - 1)
-            rows = self.context.eval(tokens[start:end])[:, : self.pair.n_shared]
-            for at, row in enumerate(rows, start=start + 1):
-                history = tokens[max(0, at - rule.n_history) : at]
-                found.append(rule.draw(row, at, history).token == tokens[at])
-        return found
 
     def _choose(self, target: PassTimes, k_max: int) -> PassTimes | None:
         """The pass times of the file that is to draft, now `path`; None: it cannot."""

@@ -110,7 +110,7 @@ class Loader:
                 return None
             self._env.progress("measuring what a guess costs here (once)", None)
             settings = ContextSettings(
-                n_ctx=max(DRAFT_WIDTHS), n_threads=self.n_threads, n_batch=max(DRAFT_WIDTHS)
+                n_ctx=2 * max(DRAFT_WIDTHS), n_threads=self.n_threads, n_batch=max(DRAFT_WIDTHS)
             )
             with LlamaContext(model, settings, cancelled=self._env.cancelled) as context:
                 return timer.measure(context)

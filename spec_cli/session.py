@@ -19,7 +19,7 @@ from spec_cli.drafters.none import NoDrafter
 from spec_cli.drafting import DraftSide
 from spec_cli.engine import Decoder
 from spec_cli.errors import UsageError
-from spec_cli.events import DraftingOff, Event, Notice
+from spec_cli.events import DraftingOff, Event, Finished, Notice
 from spec_cli.gguf import Header, read_header
 from spec_cli.llama.context import ContextSettings
 from spec_cli.llama.devices import Device
@@ -34,13 +34,15 @@ from spec_cli.settings import (
 )
 from spec_cli.spec.acceptance import make_rule
 from spec_cli.spec.costs import CostTable
-from spec_cli.spec.interfaces import AcceptanceRule, Drafter, LanguageModel, Logits
+from spec_cli.spec.interfaces import AcceptanceRule, Drafter, LanguageModel
 from spec_cli.spec.meter import MeteredModel, PassMeter
 from spec_cli.spec.padding import PaddedModel
 from spec_cli.spec.policy import K_MAX, CostAware, FixedLength, Policy
-from spec_cli.spec.survival import Survival
+from spec_cli.spec.survival import GREEDY, SAMPLED, Survival
 from spec_cli.text import Output
 
+_CONTENDED = 1.6  # times what was measured
+_WORTH_SAYING_S = 0.01  # a plain step; shorter ones are disturbed by anything
 _LEARNED_POSITIONS = ("gpt2", "starcoder")
 _N_TARGET_ROWS = 64  # the longest draft that can be asked for, and one
 
@@ -122,10 +124,25 @@ class Session:
         return self._loader.devices
 
     @property
+    def target(self) -> LanguageModel:
+        """The target, all of whose passes keep to the exactness plan."""
+        assert self._target is not None, "prepare the session first"
+        return self._target
+
+    @property
+    def draft(self) -> LanguageModel | None:
+        """The draft model, where it drafts."""
+        return self._draft.context if self._draft else None
+
+    @property
+    def n_shared(self) -> int:
+        """How many leading token ids mean the same to both models."""
+        return self._draft.pair.n_shared if self._draft else self.target.n_vocab
+
+    @property
     def n_ctx(self) -> int:
         """Size of the target's context in tokens."""
-        assert self._target is not None, "prepare the session first"
-        return self._target.n_ctx
+        return self.target.n_ctx
 
     def prepare(self, n_prompt: int, max_tokens: int | None) -> None:
         """Make contexts that hold the prompt and its answer, and settle who drafts.
@@ -163,7 +180,10 @@ class Session:
         output = Output(
             self.model.piece, self.model.is_end, stop=generation.stop, max_tokens=max_tokens
         )
-        yield from decoder.generate(prompt, output, plain_step_s=self.plain_step_s)
+        for event in decoder.generate(prompt, output, plain_step_s=self.plain_step_s):
+            if isinstance(event, Finished):
+                yield from self._contention()
+            yield event
 
     def arm(
         self,
@@ -240,12 +260,20 @@ class Session:
             may_drop=not rule.samples_drafts,
         )
 
+    def _contention(self) -> Iterator[Notice]:
+        """A notice where passes take much longer now than they did when they were measured."""
+        drift = self._meter.drift
+        if drift >= _CONTENDED and self.plan.times(1) >= _WORTH_SAYING_S:
+            message = f"passes took {drift:.1f} times as long as when they were measured here"
+            yield Notice(message, "see whether another program keeps the processor busy")
+
     def _learned(
         self, kind: DrafterKind, draft_tokens: int | None, generation: GenerationSettings
     ) -> Survival:
         """What earlier generations of the same kind have shown; others teach it nothing."""
         key = (kind, draft_tokens, generation.accept, generation.sampling)
-        return self._survival.setdefault(key, Survival())
+        prior = SAMPLED if generation.sampling.temp else GREEDY
+        return self._survival.setdefault(key, Survival(prior))
 
     @property
     def _never_drafts(self) -> bool:
@@ -341,30 +369,6 @@ class Session:
     def forget(self) -> None:
         """Start the next generation with what a new session knows about guesses."""
         self._survival.clear()
-
-    def draft_matches(
-        self, prompt: Sequence[int], text: Sequence[int], rule: AcceptanceRule
-    ) -> list[bool] | None:
-        """See `DraftSide.matches`; None where no draft model drafts, or its context is short."""
-        context = self._draft.context if self._draft else None
-        if self._draft is None or context is None or len(prompt) + len(text) > context.n_ctx:
-            return None
-        return self._draft.matches(prompt, text, rule)
-
-    def rows_after(self, tokens: Sequence[int]) -> tuple[Logits, Logits]:
-        """The logits of target and draft after all `tokens` but the last, and after all of them.
-
-        Each has shape [2, n_shared]: the ids that mean the same in both vocabularies.
-        """
-        assert self._target is not None and self._draft is not None
-        assert self._draft.context is not None
-        rows = []
-        for model in (self._target, self._draft.context):
-            model.rollback(0)
-            for start in range(0, len(tokens) - 2, model.n_batch):
-                model.eval(tokens[start : min(start + model.n_batch, len(tokens) - 2)], n_rows=0)
-            rows.append(model.eval(tokens[-2:])[:, : self._draft.pair.n_shared].copy())
-        return rows[0], rows[1]
 
 
 def _drafter_kind(asked: DrafterKind, draft: Path | None) -> DrafterKind:

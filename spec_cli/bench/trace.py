@@ -8,6 +8,7 @@ from dataclasses import replace
 from spec_cli.bench.limits import Limits, Source, limits, runs_from_matches, runs_of
 from spec_cli.drafters.chain import ChainDrafter
 from spec_cli.drafters.copies import TextCopies
+from spec_cli.reading import matches
 from spec_cli.session import Session
 from spec_cli.settings import DrafterKind
 from spec_cli.spec.interfaces import AcceptanceRule
@@ -45,10 +46,11 @@ def _sources(
     """The guesses of each of the drafter's sources; none where they are not known."""
     sources = []
     if kind.needs_model:
-        matches = session.draft_matches(prompt, text, rule)
-        if matches is None or session.costs is None:
+        model = session.draft
+        if model is None or session.costs is None or len(prompt) + len(text) > model.n_ctx:
             return []
-        runs = runs_from_matches(matches, k_max)
+        right = matches(model, prompt, text, rule, n_shared=session.n_shared)
+        runs = runs_from_matches(right, k_max)
         sources.append(Source(runs, token_s=session.costs.draft_token_s))
     if kind is not DrafterKind.MODEL:
         copies = ChainDrafter(TextCopies(Survival()), None, is_end=session.model.is_end)

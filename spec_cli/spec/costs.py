@@ -18,7 +18,7 @@ import numpy as np
 from spec_cli.spec.interfaces import LanguageModel, Weights
 
 TARGET_WIDTHS = (1, 2, 3, 4, 6, 8, 12, 16)
-DRAFT_WIDTHS = (1, 2, 4, 8, 64)  # one guess, and catching up
+DRAFT_WIDTHS = (1, 2, 4, 8, 64, 256)  # one guess, catching up, and reading a prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,26 +104,35 @@ def measure_passes(
     clock: Callable[[], float],
     n_rounds: int = 3,
 ) -> PassTimes:
-    """Time passes of each width on an empty context: the minimum of `n_rounds`, interleaved.
+    """Time passes of each width: the minimum of `n_rounds`, interleaved.
 
-    Each gives the logits of its last row, as a pass of a draft model does. The first pass is not
-    counted (it warms caches up). The model is left empty.
+    The widest is timed once, on an empty context; the others after it, so that they attend to as
+    many tokens. Each gives the logits of its last row, as a pass of a draft model does. The first
+    pass is not counted (it warms caches up). The model is left empty.
     """
-    seconds = dict.fromkeys(sorted(widths), float("inf"))
+    *narrower, widest = sorted(widths)
     _time_pass(model, 1, clock)
+    prefix_s = _time_pass(model, widest, clock)
+    seconds = dict.fromkeys(narrower, float("inf"))
+    model.eval(_any_tokens(model, widest), n_rows=0)
     for _ in range(n_rounds):
         for width in seconds:
             seconds[width] = min(seconds[width], _time_pass(model, width, clock))
-    return PassTimes(tuple(seconds), tuple(seconds.values()))
+    model.rollback(0)
+    return PassTimes((*seconds, widest), (*seconds.values(), prefix_s))
 
 
 def _time_pass(model: LanguageModel, width: int, clock: Callable[[], float]) -> float:
-    model.rollback(0)
+    n_past = model.n_past
     started = clock()
-    model.eval([i % model.n_vocab for i in range(1, width + 1)], n_rows=1)
+    model.eval(_any_tokens(model, width), n_rows=1)
     elapsed = clock() - started
-    model.rollback(0)
+    model.rollback(n_past)
     return elapsed
+
+
+def _any_tokens(model: LanguageModel, n: int) -> list[int]:
+    return [i % model.n_vocab for i in range(1, n + 1)]
 
 
 def _tokens(n: int) -> str:

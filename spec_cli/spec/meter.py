@@ -12,7 +12,7 @@ from spec_cli.spec.costs import PassTimes, TimesByLength
 from spec_cli.spec.interfaces import LanguageModel, Logits, Weights
 
 _N_RECENT = 9  # passes whose median counts
-_N_ENOUGH = 3  # passes of one width from which on they speak for themselves
+_N_ENOUGH = 3  # passes, of one width or of all, from which on they count
 
 
 class PassMeter:
@@ -27,7 +27,7 @@ class PassMeter:
         self._table = table
         self._of_width: dict[int, deque[float]] = {}
         self._of_all: deque[float] = deque(maxlen=_N_RECENT)
-        self._drift = 1.0  # their median
+        self.drift = 1.0  # their median: how much longer passes take now than in the table
 
     def observe(self, width: int, n_past: int, seconds: float) -> None:
         """A pass over `width` rows after `n_past` tokens took so long."""
@@ -36,7 +36,8 @@ class PassMeter:
         ratio = seconds / self._table.at(n_past)(width)
         self._of_width.setdefault(width, deque(maxlen=_N_RECENT)).append(ratio)
         self._of_all.append(ratio)
-        self._drift = median(self._of_all)
+        if len(self._of_all) >= _N_ENOUGH:
+            self.drift = median(self._of_all)
 
     def seconds(self, width: int, n_past: int) -> float:
         """What a pass over `width` rows after `n_past` tokens takes."""
@@ -50,7 +51,7 @@ class PassMeter:
 
     def _correction(self, width: int) -> float:
         ratios = self._of_width.get(width, ())
-        return median(ratios) if len(ratios) >= _N_ENOUGH else self._drift
+        return median(ratios) if len(ratios) >= _N_ENOUGH else self.drift
 
 
 class MeteredModel:

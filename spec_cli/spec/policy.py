@@ -72,8 +72,8 @@ class CostAware:
 
     Against plain decoding, rounds that draft may lose `MAX_LOSS` of the plain time so far and
     `_CREDIT` plain steps; a round that could lose more than is left is not begun. Not counted is
-    a long catch-up of the draft model (such as its prompt), begun where the text to come is
-    expected to repay it.
+    the round in which the draft model reads the prompt, begun where the text to come is expected
+    to repay it.
 
     While guesses of the draft model are not expected to pay, it is tried again after a pause;
     what it reads then is scored against what it would have guessed.
@@ -101,6 +101,7 @@ class CostAware:
         self._tokens, self._seconds = 0.0, 0.0  # of the last rounds, fading
         self._n_emitted = self._n_without_plain = self._n_without_model = 0
         self._pause = _FIRST_PAUSE
+        self._has_read = False  # the draft model has the prompt in its cache
         self._round: CostAwareRound | None = None
         self._table: StoppingTable | None = None
         self._table_age = 0
@@ -168,10 +169,14 @@ class CostAware:
 
     def _book(self, done: CostAwareRound, n_emitted: int, seconds: float) -> None:
         """What plain decoding of the same tokens would have taken, less what this round took."""
-        won = n_emitted * self._plain_s - (seconds - done.invested_s)
-        self._credit_s = min(self._credit_s + won, _MAX_CREDIT * self._plain_s)
         if done.is_try:
             self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+        is_reading = done.used_model and not self._has_read
+        self._has_read = self._has_read or is_reading
+        if is_reading and not done.is_try:
+            return
+        won = n_emitted * self._plain_s - seconds
+        self._credit_s = min(self._credit_s + won, _MAX_CREDIT * self._plain_s)
 
     def _worth(self, prices: Prices) -> float:
         """What opening a round with the draft model is expected to gain, in tokens."""

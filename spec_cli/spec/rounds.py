@@ -110,11 +110,6 @@ class CostAwareRound:
         """Whether the draft model made a guess."""
         return self._spent_s > 0
 
-    @property
-    def invested_s(self) -> float:
-        """What was spent on catching up for later rounds."""
-        return self._prices.invested_s if self.used_model else 0.0
-
     def take(self, copies: Sequence[Evidence], *, or_model: bool = False) -> int:
         """The number of them with the largest expected gain, the model's going on counted in."""
         held, gained = self._held[-1], self._gained[-1]

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -27,7 +28,6 @@ N_COPY_LEVELS = N_VOTES * (len(LENGTHS) + 1)
 
 _MEMORY = 128.0  # guesses of one level after which older ones fade
 _PRIOR_WEIGHT = 8.0
-_MODEL_PRIOR = (0.26, 0.49, 0.67, 0.81, 0.90, 0.95, 0.985, 0.998)
 _COPY_PRIOR = (
     *(0.20, 0.45, 0.80),
     *(0.20, 0.57, 0.85),
@@ -36,18 +36,46 @@ _COPY_PRIOR = (
     *(0.35, 0.90, 0.95),
     *(0.50, 0.95, 0.97),
 )
-_FOLLOWING_PRIOR = (  # percent, by the level of the guess before; the last: where there is none
-    (25, 21, 21, 7, 7, 3, 8, 8),
-    (13, 22, 21, 8, 10, 5, 9, 12),
-    (10, 16, 18, 9, 10, 9, 12, 16),
-    (6, 12, 16, 6, 13, 7, 14, 26),
-    (8, 13, 16, 5, 11, 7, 14, 26),
-    (6, 10, 15, 7, 10, 5, 15, 32),
-    (4, 8, 10, 5, 7, 5, 16, 45),
-    (2, 3, 5, 3, 4, 4, 11, 68),
-    (14, 19, 18, 7, 10, 7, 11, 14),
-)
 _FOLLOWING_WEIGHT = 16.0
+
+
+@dataclass(frozen=True, slots=True)
+class Prior:
+    """What is known of model guesses before the first one: their acceptance by level, and in
+    percent the level of a guess by that of the one before; the last row: where there is none."""
+
+    acceptance: tuple[float, ...]
+    following: tuple[tuple[int, ...], ...]
+
+
+GREEDY = Prior(
+    acceptance=(0.26, 0.49, 0.67, 0.81, 0.90, 0.95, 0.985, 0.998),
+    following=(
+        (25, 21, 21, 7, 7, 3, 8, 8),
+        (13, 22, 21, 8, 10, 5, 9, 12),
+        (10, 16, 18, 9, 10, 9, 12, 16),
+        (6, 12, 16, 6, 13, 7, 14, 26),
+        (8, 13, 16, 5, 11, 7, 14, 26),
+        (6, 10, 15, 7, 10, 5, 15, 32),
+        (4, 8, 10, 5, 7, 5, 16, 45),
+        (2, 3, 5, 3, 4, 4, 11, 68),
+        (14, 19, 18, 7, 10, 7, 11, 14),
+    ),
+)
+SAMPLED = Prior(  # the filters leave many a token alone: confidence 1, though the target's may not
+    acceptance=(0.38, 0.53, 0.60, 0.73, 0.73, 0.82, 0.87, 0.985),
+    following=(
+        (36, 13, 9, 8, 3, 6, 2, 23),
+        (27, 8, 6, 7, 6, 3, 3, 40),
+        (17, 12, 10, 4, 10, 4, 4, 39),
+        (23, 6, 6, 6, 13, 4, 3, 39),
+        (17, 7, 7, 5, 6, 6, 3, 49),
+        (19, 9, 11, 2, 9, 3, 3, 44),
+        (14, 6, 12, 4, 3, 2, 4, 55),
+        (5, 4, 4, 3, 4, 3, 1, 76),
+        (27, 11, 12, 5, 6, 5, 4, 30),
+    ),
+)
 
 
 def model_evidence(confidence: float) -> Evidence:
@@ -65,13 +93,13 @@ def copy_evidence(copy: Copy) -> Evidence:
 class Survival:
     """Acceptance by evidence, and how the levels of a draft follow each other."""
 
-    def __init__(self) -> None:
+    def __init__(self, prior: Prior = GREEDY) -> None:
         self._accepted: dict[Source, Weights] = {}
         self._judged: dict[Source, Weights] = {}
-        for source, prior in ((Source.MODEL, _MODEL_PRIOR), (Source.COPY, _COPY_PRIOR)):
-            self._judged[source] = np.full(len(prior), _PRIOR_WEIGHT)
-            self._accepted[source] = _PRIOR_WEIGHT * np.array(prior)
-        self._follows = _FOLLOWING_WEIGHT / 100 * np.array(_FOLLOWING_PRIOR)
+        for source, share in ((Source.MODEL, prior.acceptance), (Source.COPY, _COPY_PRIOR)):
+            self._judged[source] = np.full(len(share), _PRIOR_WEIGHT)
+            self._accepted[source] = _PRIOR_WEIGHT * np.array(share)
+        self._follows = _FOLLOWING_WEIGHT / 100 * np.array(prior.following)
 
     def acceptance(self, evidence: Evidence) -> float:
         """The estimated acceptance probability of a guess, given that the one before held."""

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from spec_cli.reading import rows_from
+from spec_cli.session import Session
 from spec_cli.spec.interfaces import Logits, Weights
 
 N_PAIRS = 4
@@ -37,6 +39,19 @@ class RowPair:
 def positions(n_tokens: int) -> list[int]:
     """Where to take rows from in a text of `n_tokens`; the second row is one token later."""
     return sorted({max(1, int(share * n_tokens)) for share in _AT} & set(range(n_tokens)))
+
+
+def rows_after(session: Session, tokens: Sequence[int]) -> tuple[Logits, Logits]:
+    """The logits of target and draft after all `tokens` but the last, and after all of them.
+
+    Each has shape [2, n_shared]: the ids that mean the same to both.
+    """
+    assert session.draft is not None
+    target, draft = (
+        np.array([row[: session.n_shared] for row in rows_from(model, tokens, len(tokens) - 2)])
+        for model in (session.target, session.draft)
+    )
+    return target, draft
 
 
 def likeliest(target: Logits, draft: Logits) -> tuple[Logits, Logits]:

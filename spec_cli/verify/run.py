@@ -11,7 +11,7 @@ from spec_cli.verify.compare import Comparer
 from spec_cli.verify.comparison import Comparison
 from spec_cli.verify.matrix import Cell, Matrix
 from spec_cli.verify.report import Report
-from spec_cli.verify.rows import RowPair, likeliest, most_contested, positions
+from spec_cli.verify.rows import RowPair, likeliest, most_contested, positions, rows_after
 from spec_cli.verify.rules import RuleCheck, check_rules
 
 _N_TEXTS = 3  # of which rows are taken
@@ -70,4 +70,4 @@ def _pairs(
         for at in positions(len(text.tokens)):
             context = [*prompts[prompt.id], *text.tokens[: at + 1]]
             if max(context) < n_draft_ids:
-                yield RowPair(prompt.id, at, *likeliest(*session.rows_after(context)))
+                yield RowPair(prompt.id, at, *likeliest(*rows_after(session, context)))

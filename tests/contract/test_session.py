@@ -324,3 +324,24 @@ def test_a_draft_model_that_cannot_win_leaves_copies_to_the_chain(
         run(session, GREEDY)
         assert session.drafter_name == "ngram"
         assert session._draft is not None and session._draft.context is None
+
+
+@pytest.mark.parametrize(
+    ("drift", "step_s", "said"), [(2.1, 0.05, 1), (1.2, 0.05, 0), (9, 1e-3, 0)]
+)
+def test_a_run_on_a_busy_machine_says_so(
+    desk: Desk, tiny_target: Path, drift: float, step_s: float, said: int
+) -> None:
+    """Passes are observed through the clock of the desk: a frozen one leaves what is set here."""
+    asked = settings(drafter=DrafterKind.NONE)
+    with Session(tiny_target, None, asked, desk.environment) as session:
+        times = PassTimes((1, 16), (step_s, step_s))
+        session.plan = replace(session.plan, times=times, long_times=None)
+        session._meter = PassMeter(times)
+        for _ in range(3):
+            session._meter.observe(1, 0, drift * step_s)
+        desk.clock = lambda: 0.0
+        events = run(session, GREEDY)
+    notices = [event for event in events if isinstance(event, Notice)]
+    assert len(notices) == said
+    assert not said or "passes took 2.1 times as long" in notices[0].message

@@ -23,6 +23,7 @@ from spec_cli.state import StateStore
 from spec_cli.verify.archive import Archive
 from spec_cli.verify.matrix import ArmDrafter, Matrix
 from spec_cli.verify.report import Report
+from spec_cli.verify.rows import rows_after
 from spec_cli.verify.run import verify_pair
 
 PROMPTS = (NamedPrompt("greeting", "own", "hello there"), NamedPrompt("code", "own", "def add(a"))
@@ -168,11 +169,11 @@ def test_rows_are_those_after_the_last_two_tokens(open_bench: Open) -> None:
     bench = open_bench(plan((4,)))
     bench.session.prepare(20, 20)
     tokens = list(range(40, 52))
-    target, draft = bench.session.rows_after(tokens)
+    target, draft = rows_after(bench.session, tokens)
     assert target.shape == draft.shape == (2, 320)
-    np.testing.assert_array_equal(bench.session.rows_after(tokens[:-1])[0][1], target[0])
+    np.testing.assert_array_equal(rows_after(bench.session, tokens[:-1])[0][1], target[0])
     assert not np.array_equal(target, draft)
-    shifted, _ = bench.session.rows_after([*tokens[:3], 200, *tokens[4:]])
+    shifted, _ = rows_after(bench.session, [*tokens[:3], 200, *tokens[4:]])
     assert not np.array_equal(shifted, target)
 
 

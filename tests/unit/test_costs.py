@@ -51,19 +51,22 @@ def test_times_between_measured_widths_are_interpolated_and_beyond_them_extrapol
 
 def test_measuring_takes_the_minimum_and_leaves_the_model_empty() -> None:
     model = TableLM(n_ctx=32, n_batch=16)
-    now = 0.0
-    passes: list[int] = []
+    now, n_before = 0.0, 0
+    passes: list[tuple[int, int]] = []
 
     def clock() -> float:
-        """Each pass takes its width in seconds; the first of each width is disturbed by 9 s."""
-        nonlocal now
-        if len(model.kv) and len(passes) < model.n_passes:
-            width = len(model.kv)
-            now += width + (0 if width in passes else 9)
-            passes.append(width)
+        """Each pass takes its width in seconds and a tenth for each token before it; the first of
+        each width is disturbed by 9 s, but that of the widest."""
+        nonlocal now, n_before
+        if width := model.n_evaluated - n_before:
+            n_past = len(model.kv) - width
+            is_first = width not in [w for w, _ in passes]
+            now += width + n_past / 10 + (9 if is_first and width < 8 else 0)
+            passes.append((width, n_past))
+            n_before = model.n_evaluated
         return now
 
-    times = measure_passes(model, (4, 1, 2), clock=clock)
-    assert times.widths == (1, 2, 4)
-    assert times.seconds == (1.0, 2.0, 4.0)
+    times = measure_passes(model, (4, 1, 8, 2), clock=clock)
+    assert times.widths == (1, 2, 4, 8)
+    assert times.seconds == pytest.approx((1.8, 2.8, 4.8, 8.0))
     assert model.kv == []

@@ -77,6 +77,14 @@ def test_the_first_of_each_kind_is_one_of_each() -> None:
     assert [prompt.kind for prompt in first_of_each_kind(built_in_prompts())] == KINDS
 
 
+def test_so_many_of_each_kind_are_the_first_ones_kind_by_kind() -> None:
+    prompts = bench_prompts()
+    chosen = first_of_each_kind(prompts, 2)
+    assert [prompt.kind for prompt in chosen] == [kind for kind in BENCH_KINDS for _ in range(2)]
+    assert chosen[:2] == prompts[:2]
+    assert first_of_each_kind(prompts, 99) == prompts
+
+
 def test_a_json_line_needs_a_prompt_only(tmp_path: Path) -> None:
     own = {"prompt": "Hi.\nYou.", "id": "hi", "kind": "code", "more": 1}
     text = f'{{"prompt": " Süß "}}\r\n\n{json.dumps(own)}'
