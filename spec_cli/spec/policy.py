@@ -18,9 +18,10 @@ _CREDIT = 4.0  # and the plain steps that it may lose besides
 _MAX_CREDIT = 16.0  # plain steps: what was gained long ago pays for no more than this
 
 _RATE_MEMORY = 32.0  # tokens over which the rate is averaged
-_STALE = 8  # tokens behind from which on catching up is an investment,
-_HORIZON = 64  # repaid over so many tokens at least, where there is room,
-_PER_ROUND = 3.0  # of which a drafting round emits about so many
+_STALE = 8  # tokens behind from which on catching up is an investment:
+_HORIZON = 64  # repaid over as many tokens as were emitted, or so many at least,
+_PER_ROUND = 3.0  # of which a drafting round emits about so many,
+_MAX_INVESTED = 0.2  # if it takes no more than this share of their plain time
 _FIRST_PAUSE = 32  # plain tokens before the draft model is tried again
 _LONGEST_PAUSE = 512
 _TABLE_LIFE = 4  # rounds
@@ -72,8 +73,8 @@ class CostAware:
 
     Against plain decoding, rounds that draft may lose `MAX_LOSS` of the plain time so far and
     `_CREDIT` plain steps; a round that could lose more than is left is not begun. Not counted is
-    the round in which the draft model reads the prompt, begun where the text to come is expected
-    to repay it.
+    the round in which the draft model reads the prompt: it is begun where that takes at most
+    `_MAX_INVESTED` of the plain time so far, and the text to come is expected to repay it.
 
     While guesses of the draft model are not expected to pay, it is tried again after a pause;
     what it reads then is scored against what it would have guessed.
@@ -202,10 +203,9 @@ class CostAware:
             return Prices(verify, 0.0, 0.0, 0.0, rate)
         draft_s = self._draft.seconds(1, n_past)
         behind_s = self._draft.seconds(n_behind, n_past) - draft_s
-        share = 1.0
-        if n_behind >= _STALE:
-            horizon = min(room, max(_HORIZON, self._n_emitted))
-            share = min(1.0, _PER_ROUND / horizon)
+        share, shown = 1.0, max(_HORIZON, self._n_emitted)
+        if n_behind >= _STALE and behind_s <= _MAX_INVESTED * shown * self._plain_s:
+            share = min(1.0, _PER_ROUND / min(room, shown))
         return Prices(verify, draft_s, share * behind_s, (1 - share) * behind_s, rate)
 
 
