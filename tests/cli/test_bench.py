@@ -198,7 +198,7 @@ def test_an_old_file_is_compared_with(bench: Bench, tmp_path: Path) -> None:
     assert "max_tokens was 8, is 6" in text
     changes = bench("-k", "2,3", "--compare", old, "--format", "json").json["changes"]
     assert [change["kind"] for change in changes] == [None, "talk", "code"]
-    assert {change["arm"]["draft_tokens"] for change in changes} == {"2"}
+    assert {change["arm"]["draft_tokens"] for change in changes} == {2}
 
 
 def test_a_picture_is_drawn(bench: Bench, tmp_path: Path) -> None:
