@@ -105,7 +105,7 @@ def bench(
     besides shows in the plain runs, and such groups are measured again.
 
     Without options: 42 prompts of 7 kinds, 128 tokens, drafts of 4 tokens and
-    `auto`, two rounds; half an hour on a slow CPU. `--quick` takes minutes.
+    `auto`, two rounds; an hour on a slow CPU. `--quick` takes minutes.
 
     \b
     Examples:
