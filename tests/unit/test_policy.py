@@ -132,7 +132,7 @@ def test_guesses_after_a_wrong_one_are_not_judged() -> None:
     desk = Desk(FLAT, 0.1)
     sure, unsure = model_evidence(0.999), model_evidence(0.4)
     before = desk.survival.acceptance(sure)
-    desk.policy.observe(Draft((7, 7), None, (unsure, sure)), 2, (9,), 1.0)
+    desk.policy.observe(Draft((7, 7), None, (unsure, sure)), 2, (9, 7), 1.0)
     assert desk.survival.acceptance(sure) == before
 
 
@@ -167,3 +167,12 @@ def test_a_draft_model_that_must_read_a_long_prompt_is_not_started_for_a_short_a
     for n_behind, room, starts in ((20, 400, True), (2000, 400, False), (20, 3, False)):
         plan = policy.plan(room, 2000, n_behind)
         assert plan is not None and plan.wants_model() is starts
+
+
+@pytest.mark.parametrize(("n_behind", "starts"), [(100, True), (160, False)])
+def test_a_long_prompt_is_not_read_before_enough_was_written(n_behind: int, starts: bool) -> None:
+    """A fifth of 64 plain steps is 12.8 seconds; the gain to come would repay more."""
+    draft = PassMeter(PassTimes((1, 64), (0.02, 6.4)))
+    policy = CostAware(PassMeter(FLAT), draft, Survival(), widths=WIDTHS)
+    plan = policy.plan(4000, 200, n_behind)
+    assert plan is not None and plan.wants_model() is starts

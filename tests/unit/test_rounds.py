@@ -29,6 +29,7 @@ def a_round(
     is_try: bool = False,
     may_drop: bool = True,
     room: int = 7,
+    level: int = N_MODEL_LEVELS,
 ) -> CostAwareRound:
     survival = Survival()
     prices = Prices(verify, draft_s or 0.0, catch_up_s, 0.0, rate=1.0)
@@ -46,7 +47,7 @@ def a_round(
         prices,
         survival,
         table,
-        level=N_MODEL_LEVELS,
+        level=level,
         credit_s=credit_s,
         is_try=is_try,
         may_drop=may_drop,
@@ -158,3 +159,13 @@ def test_a_fixed_round_takes_sure_copies_before_the_model_and_unsure_ones_after_
     assert FixedRound(4).take([UNSURE, SURE], or_model=True) == 0
     assert FixedRound(4).take([UNSURE, SURE], or_model=False) == 2
     assert ACCEPTANCE(SURE) > 0.75 > ACCEPTANCE(UNSURE)
+
+
+def test_a_sure_guess_that_held_makes_the_next_one_worth_more_but_not_after_a_copy() -> None:
+    sure = model_evidence(0.999).level
+    prices = {"draft_s": 0.3, "level": sure}
+    assert a_round(STEEP, **prices).wants_model()
+    assert not a_round(STEEP, draft_s=0.3).wants_model()
+    plan = a_round(STEEP, **prices)
+    assert plan.take([SURE]) == 1
+    assert not plan.wants_model()
