@@ -10,7 +10,7 @@ import numpy as np
 
 from spec_cli.spec.interfaces import Budget, Evidence, Weights
 from spec_cli.spec.stopping import StoppingTable
-from spec_cli.spec.survival import N_MODEL_LEVELS, Survival
+from spec_cli.spec.survival import N_MODEL_LEVELS, Survival, copy_prior
 
 _SURE_COPY = 0.75  # prior acceptance from which a copy is taken where the length is fixed
 
@@ -31,11 +31,8 @@ class FixedRound:
 
     def take(self, copies: Sequence[Evidence], *, or_model: bool = False) -> int:
         """As many as there is room for; with a model at hand, the sure ones at the front."""
-        sure = Survival().acceptance
-        n = next(
-            (i for i, e in enumerate(copies) if or_model and sure(e) < _SURE_COPY), len(copies)
-        )
-        n = min(n, self.room)
+        unsure = (i for i, copy in enumerate(copies) if copy_prior(copy) < _SURE_COPY)
+        n = min(next(unsure, len(copies)) if or_model else len(copies), self.room)
         self.room -= n
         return n
 

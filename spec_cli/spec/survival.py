@@ -90,6 +90,11 @@ def copy_evidence(copy: Copy) -> Evidence:
     return Evidence(Source.COPY, N_VOTES * bisect_right(LENGTHS, copy.length) + votes)
 
 
+def copy_prior(evidence: Evidence) -> float:
+    """The acceptance of a copied token before anything was learned."""
+    return _COPY_PRIOR[evidence.level]
+
+
 class Survival:
     """Acceptance by evidence, and how the levels of a draft follow each other."""
 
