@@ -157,6 +157,10 @@ class Session:
         if self.kind is not DrafterKind.NONE and not self._never_drafts:
             self._settle_drafting(n_ctx)
 
+    def room(self, n_prompt: int, max_tokens: int | None) -> int:
+        """How many tokens may follow a prompt in a context that is made for it alone."""
+        return self._context_size(n_prompt, max_tokens) + 1 - n_prompt
+
     def generate(
         self, prompt: Sequence[int], generation: GenerationSettings, arm: Arm | None = None
     ) -> Iterator[Event]:

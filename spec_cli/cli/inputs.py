@@ -17,14 +17,20 @@ _STDIN = "-"
 
 @dataclass(frozen=True, slots=True)
 class PromptInput:
-    """The user's text, and how it becomes a prompt; `chat_template` is Jinja source."""
+    """The user's text, and how it becomes a prompt; `chat_template` is Jinja source.
+
+    `messages`, where there are any, stand in place of the text.
+    """
 
     text: str
     system: str | None
     raw: bool
     chat_template: str | None
+    messages: tuple[Message, ...] = ()
 
     def __post_init__(self) -> None:
+        if self.raw and self.messages:
+            raise UsageError("`--raw` uses no chat template, so it takes no messages")
         if self.raw and (self.system is not None or self.chat_template is not None):
             raise UsageError(
                 "`--raw` uses no chat template, so `--system` and `--chat-template` have no place",
@@ -66,5 +72,7 @@ def encode_prompt(
         eos_token=model.eos_text,
         now=now,
     )
-    messages = [Message("system", prompt.system)] if prompt.system is not None else []
-    return chat_tokens(model, chosen, [*messages, Message("user", prompt.text)])
+    messages = prompt.messages or (Message("user", prompt.text),)
+    if prompt.system is not None and messages[0].role != "system":
+        messages = (Message("system", prompt.system), *messages)
+    return chat_tokens(model, chosen, messages)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import secrets
 
+from spec_cli.cli import batch_options as many
 from spec_cli.cli import options as opt
 from spec_cli.cli.answer import answer
+from spec_cli.cli.batch import answer_lines
 from spec_cli.cli.inputs import PromptInput, read_material
 from spec_cli.cli.pairs import choose_pair, fetch_pair
 from spec_cli.prompt import compose_prompt, read_template
@@ -27,6 +29,8 @@ def run(
     system: opt.System = None,
     raw: opt.Raw = False,
     chat_template: opt.ChatTemplate = None,
+    lines: many.Input = None,
+    output: many.Output = many.STREAM,
     model: opt.Model = None,
     draft_model: opt.DraftModel = None,
     offline: opt.Offline = False,
@@ -87,8 +91,22 @@ def run(
         max_tokens=max_tokens,
         stop=tuple(stop or ()),
     )
+    batch = many.batch_options(
+        lines,
+        output,
+        has_seed=seed is not None,
+        quiet=quiet,
+        no_tui=no_tui,
+        others={
+            "PROMPT": prompt is not None,
+            "--file": file is not None,
+            "--json": json,
+            "--jsonl": jsonl,
+            "--show-origin": show_origin,
+        },
+    )
     terminal = detect()
-    text = compose_prompt(prompt, read_material(terminal, file), raw=raw)
+    text = "" if batch else compose_prompt(prompt, read_material(terminal, file), raw=raw)
     if verbose:
         logging.basicConfig(level=logging.DEBUG, stream=terminal.stderr, format="%(message)s")
     template = None if chat_template is None else read_template(chat_template)
@@ -109,5 +127,8 @@ def run(
         draft_copy=not draft_original,
     )
     files = fetch_pair(pair, terminal, offline=offline, quiet=quiet)
+    if batch:
+        answer_lines(files, prompt_input, settings, generation, terminal, batch)
+        return
     render = RenderOptions(quiet, json, jsonl, show_origin, no_tui)
     answer(files, prompt_input, settings, generation, terminal, render)

@@ -1,0 +1,210 @@
+"""`spec-cli run --input`: one load, and a result for each line."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import asdict, replace
+from datetime import datetime
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any, Protocol
+
+import typer
+
+from spec_cli.batch.answer import Answer, answer
+from spec_cli.batch.intake import read_requests
+from spec_cli.batch.lines import read_lines
+from spec_cli.batch.request import Failure, Request
+from spec_cli.batch.results import ResultFile, Row, Stored, dump
+from spec_cli.batch.tally import Tally
+from spec_cli.cli.batch_options import STREAM, BatchOptions
+from spec_cli.cli.inputs import PromptInput, encode_prompt
+from spec_cli.cli.pairs import LocalPair
+from spec_cli.cli.signals import Interrupts
+from spec_cli.cli.surroundings import surroundings
+from spec_cli.errors import Cancelled, CheckError, UsageError
+from spec_cli.render.batch import BatchProgress
+from spec_cli.render.batch_rows import row_of
+from spec_cli.render.status import Status
+from spec_cli.render.stdout import Stdout
+from spec_cli.session import Session
+from spec_cli.settings import GenerationSettings, SessionSettings
+from spec_cli.spec.acceptance import Accept
+from spec_cli.terminal import Terminal
+
+
+class Results(Protocol):
+    """Where results go, and those that were there before."""
+
+    stored: list[Stored]
+
+    def write(self, row: Row) -> None:
+        """Add a result, whole and at once."""
+
+
+class StdoutResults:
+    """Results on standard output."""
+
+    def __init__(self, stdout: Stdout) -> None:
+        self.stored: list[Stored] = []
+        self._stdout = stdout
+
+    def write(self, row: Row) -> None:
+        """Write a line. Raises BrokenPipeError."""
+        self._stdout.write(f"{dump(row)}\n")
+
+
+def answer_lines(
+    pair: LocalPair,
+    prompt: PromptInput,
+    settings: SessionSettings,
+    generation: GenerationSettings,
+    terminal: Terminal,
+    options: BatchOptions,
+) -> None:
+    """From the files of a pair to a result for each line of the input.
+
+    `prompt` has what all lines share; its text is not used. Raises CheckError at the end where
+    lines failed, typer.Exit with the signal's exit code when the user stopped it, UsageError
+    when input or output cannot be used, and what Session raises.
+    """
+    with (
+        _source(options.source, terminal) as (source, n_lines),
+        _results(options.output, terminal) as results,
+        Interrupts() as interrupts,
+    ):
+        tally = Tally.of(results.stored)
+        progress = _progress(terminal, tally, n_lines, options)
+        requests = read_requests(
+            read_lines(source, interrupts),
+            results.stored,
+            generation,
+            _facts(pair, prompt, settings, generation, options),
+            keeps_seed=not options.has_seed,
+        )
+        outcomes = _outcomes(requests, pair, prompt, settings, terminal, interrupts, progress)
+        try:
+            with progress, closing(outcomes):
+                for outcome in outcomes:
+                    results.write(row_of(outcome))
+                    tally.add(outcome)
+                    progress.show()
+        except Cancelled:
+            progress.summarise()
+            raise typer.Exit(interrupts.exit_code) from None
+    progress.summarise()
+    if tally.n_failed:
+        raise CheckError(
+            f"{tally.n_failed} of {tally.n_done} lines have no answer",
+            hint="the results say why, under `error`",
+        )
+
+
+def _outcomes(
+    requests: Iterator[Request | Failure],
+    pair: LocalPair,
+    prompt: PromptInput,
+    settings: SessionSettings,
+    terminal: Terminal,
+    interrupts: Interrupts,
+    progress: BatchProgress,
+) -> Generator[Answer | Failure]:
+    """What becomes of each request. The models are loaded if there is one."""
+    first = next(requests, None)
+    if first is None:
+        return
+    environment = replace(
+        surroundings(interrupts, [], Status(terminal, quiet=True)),
+        notify=progress.handle,
+        progress=progress.doing,
+    )
+    draft = pair.draft.path if pair.draft else None
+    with Session(pair.target.path, draft, settings, environment) as session:
+        progress.exactness = session.plan.describe()
+        encode = partial(_encode, session, prompt)
+        for request in chain([first], requests):
+            if isinstance(request, Failure):
+                yield request
+            else:
+                yield answer(session, request, encode, progress.handle)
+
+
+def _encode(session: Session, shared: PromptInput, request: Request) -> list[int]:
+    own = replace(
+        shared,
+        text=request.prompt or "",
+        messages=request.messages,
+        system=shared.system if request.system is None else request.system,
+    )
+    return encode_prompt(session.model, session.target_header.chat_template, own, datetime.now())
+
+
+def _progress(
+    terminal: Terminal, tally: Tally, n_lines: int | None, options: BatchOptions
+) -> BatchProgress:
+    # Lines of results would run into a display on the same terminal.
+    is_beside = options.output == STREAM and terminal.stdout_is_tty
+    return BatchProgress(
+        terminal,
+        tally,
+        n_lines=n_lines,
+        quiet=options.quiet,
+        animate=terminal.animate and not (options.no_tui or is_beside),
+        clock=time.perf_counter,
+    )
+
+
+def _facts(
+    pair: LocalPair,
+    prompt: PromptInput,
+    settings: SessionSettings,
+    generation: GenerationSettings,
+    options: BatchOptions,
+) -> dict[str, Any]:
+    """What a result depends on besides its line; who drafts changes no text but by two rules."""
+    facts = {
+        "target": [pair.target.path.name, pair.target.size_bytes, pair.target.sha256],
+        "prompt": asdict(prompt),
+        "generation": asdict(generation),
+        "n_ctx": settings.n_ctx,
+        "exact": settings.exact,
+    }
+    if not options.has_seed:
+        facts["generation"]["seed"] = None
+    if generation.accept is not Accept.COUPLED:
+        draft = pair.draft.path.name if pair.draft else None
+        facts["drafts"] = [draft, settings.drafter, settings.draft_tokens]
+    return facts
+
+
+@contextmanager
+def _source(name: str, terminal: Terminal) -> Iterator[tuple[int, int | None]]:
+    """A descriptor to read the input from and, where it can be known, its number of lines."""
+    if name == STREAM:
+        yield terminal.stdin.fileno(), None
+        return
+    path = Path(name)
+    try:
+        with path.open("rb") as file:
+            yield file.fileno(), _n_lines(path) if path.is_file() else None
+    except OSError as error:
+        if error.filename is None:
+            raise
+        raise UsageError(f"cannot read {name}: {error.strerror}") from None
+
+
+def _n_lines(path: Path) -> int:
+    with path.open("rb") as file:
+        return sum(bool(line.strip()) for line in file)
+
+
+@contextmanager
+def _results(name: str, terminal: Terminal) -> Iterator[Results]:
+    if name == STREAM:
+        yield StdoutResults(Stdout(terminal.stdout))
+        return
+    with ResultFile(Path(name)) as results:
+        yield results
