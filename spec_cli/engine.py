@@ -124,7 +124,7 @@ class Decoder:
             is_accepted = i + 1 < len(verdict.tokens)
             context.append(token)
             n_accepted += is_accepted
-            output.push(token, _origin(draft, i, is_accepted=is_accepted))
+            output.push(token, origin_of(draft, i, is_accepted=is_accepted))
             if output.finish_reason:
                 break
         self._target.rollback(len(context) - 1)
@@ -158,7 +158,7 @@ class Decoder:
             )
 
 
-def _origin(draft: Draft, i: int, *, is_accepted: bool) -> Origin:
+def origin_of(draft: Draft, i: int, *, is_accepted: bool) -> Origin:
     """Where the token in place i of a verdict on `draft` came from."""
     if is_accepted:
         return Origin.DRAFT

@@ -25,6 +25,7 @@ from spec_cli.llama.context import ContextSettings
 from spec_cli.llama.devices import Device
 from spec_cli.loader import Environment, Loader
 from spec_cli.pairing import check_pair
+from spec_cli.parallel import ParallelDecoder
 from spec_cli.settings import (
     AUTO_CTX_ANSWER,
     MIN_AUTO_CTX,
@@ -38,6 +39,7 @@ from spec_cli.spec.interfaces import AcceptanceRule, Drafter, LanguageModel
 from spec_cli.spec.meter import MeteredModel, PassMeter
 from spec_cli.spec.padding import PaddedModel
 from spec_cli.spec.policy import K_MAX, CostAware, FixedLength, Policy
+from spec_cli.spec.shapes import MAX_ROWS, ParallelPlan
 from spec_cli.spec.survival import GREEDY, SAMPLED, Survival
 from spec_cli.text import Output
 
@@ -140,6 +142,11 @@ class Session:
         return self._draft.pair.n_shared if self._draft else self.target.n_vocab
 
     @property
+    def has_learned_positions(self) -> bool:
+        """Whether there are no positions beyond those that the target was trained for."""
+        return self.target_header.architecture in _LEARNED_POSITIONS
+
+    @property
     def n_ctx(self) -> int:
         """Size of the target's context in tokens."""
         return self.target.n_ctx
@@ -160,6 +167,37 @@ class Session:
     def room(self, n_prompt: int, max_tokens: int | None) -> int:
         """How many tokens may follow a prompt in a context that is made for it alone."""
         return self._context_size(n_prompt, max_tokens) + 1 - n_prompt
+
+    def parallel_plan(self, n_texts: int) -> ParallelPlan:
+        """How passes over several texts go. Raises ResourceError or Cancelled."""
+        return self._loader.parallel_plan(self.model, self.plan, n_texts)
+
+    def parallel(self, plan: ParallelPlan, n_texts: int, n_ctx: int) -> ParallelDecoder:
+        """A decoder with places for `n_texts`, in contexts of `n_ctx` tokens each.
+
+        It takes the place of all contexts that there are. Raises ResourceError.
+        """
+        self._loader.close_contexts()
+        self._target = None
+        target = self._loader.sequences(
+            self.model,
+            ContextSettings(
+                n_ctx=n_ctx + MAX_ROWS,
+                n_threads=self.n_threads,
+                n_batch=self.settings.n_batch,
+                n_rows=MAX_ROWS,
+                k_type=self.plan.kernels.k_type,
+                v_type=self.plan.kernels.v_type,
+                n_sequences=n_texts,
+            ),
+        )
+        return ParallelDecoder(
+            target,
+            plan,
+            self._meter,
+            draft_tokens=self.settings.draft_tokens,
+            clock=self._env.clock,
+        )
 
     def generate(
         self, prompt: Sequence[int], generation: GenerationSettings, arm: Arm | None = None
@@ -363,7 +401,7 @@ class Session:
                         level="warning",
                     )
                 )
-        if self.target_header.architecture in _LEARNED_POSITIONS:
+        if self.has_learned_positions:
             # There are no more of them, and padding stands after the last token.
             n_ctx = min(n_ctx, trained - (self.plan.max_width or 0))
         if n_prompt > n_ctx:

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from spec_cli.batch.request import Failure, Request
-from spec_cli.errors import Cancelled, ResourceError, SpecError
-from spec_cli.events import Event, Finished, FinishReason, TextDelta
+from spec_cli.errors import Cancelled, ResourceError, SpecError, UsageError
+from spec_cli.events import Event, Finished, FinishReason, PromptProgress, TextDelta
 from spec_cli.session import Session
+from spec_cli.settings import GenerationSettings
 
 Encode = Callable[[Request], list[int]]
 """The token ids of a request's prompt; raises UsageError or ModelError."""
@@ -16,32 +17,45 @@ Encode = Callable[[Request], list[int]]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The whole text for a request, and how it came about; `n_prompt` is in tokens."""
+    """The whole text for a request, and how it came about."""
 
     request: Request
-    n_prompt: int
     text: str
     finished: Finished
 
 
+Outcome = Answer | Failure
+
+
+def prepared(
+    session: Session, request: Request, encode: Encode
+) -> tuple[list[int], GenerationSettings]:
+    """The prompt's token ids, and the settings that a run of this request alone has.
+
+    Those have a limit: other prompts may have left a larger context than this one gets alone.
+    Raises UsageError or ModelError.
+    """
+    tokens, asked = encode(request), request.generation
+    if not tokens:
+        raise UsageError("the prompt has no tokens")
+    room = session.room(len(tokens), asked.max_tokens)
+    limit = room if asked.max_tokens is None else min(room, asked.max_tokens)
+    return tokens, replace(asked, max_tokens=limit)
+
+
 def answer(
     session: Session, request: Request, encode: Encode, watch: Callable[[Event], None]
-) -> Answer | Failure:
-    """The answer that a run of this request alone would give; `watch` sees its events.
+) -> Outcome:
+    """The answer that a run of this request alone gives; `watch` sees its events.
 
     What is wrong with the request itself makes a Failure. Raises ResourceError, and Cancelled when
     the user stopped it.
     """
+    text = []
     try:
-        tokens = encode(request)
-        max_tokens = request.generation.max_tokens
-        session.prepare(len(tokens), max_tokens)
-        # An earlier, longer prompt may have left a larger context than this one gets alone.
-        room = session.room(len(tokens), max_tokens)
-        generation = replace(
-            request.generation, max_tokens=room if max_tokens is None else min(room, max_tokens)
-        )
-        text = []
+        tokens, generation = prepared(session, request, encode)
+        session.prepare(len(tokens), request.generation.max_tokens)
+        watch(PromptProgress(0, len(tokens)))
         for event in session.generate(tokens, generation):
             watch(event)
             if isinstance(event, TextDelta):
@@ -53,4 +67,4 @@ def answer(
     assert isinstance(event, Finished)
     if event.reason is FinishReason.INTERRUPTED:
         raise Cancelled
-    return Answer(request, len(tokens), "".join(text), event)
+    return Answer(request, "".join(text), event)

@@ -12,29 +12,47 @@ _POLL_S = 0.1
 _CHUNK_BYTES = 1 << 16
 
 
-def read_lines(fd: int, cancelled: Callable[[], bool]) -> Iterator[bytes]:
-    """The lines of a file, a pipe or a terminal that are not blank, without their ends.
+class LineReader:
+    """Iterates over the lines of a file, a pipe or a terminal that are not blank.
 
-    Raises Cancelled when `cancelled` says so, also while a line is awaited: a signal that is
-    only remembered does not end a read.
+    A signal that is only remembered does not end a read: so `cancelled` is asked for each line,
+    and while one is awaited; Cancelled is raised where it says so.
     """
-    held = bytearray()
-    while chunk := _read(fd, cancelled):
-        n_searched = len(held)
-        held += chunk
-        while (end := held.find(b"\n", n_searched)) >= 0:
-            line, n_searched = bytes(held[:end]), 0
-            del held[: end + 1]
+
+    def __init__(self, fd: int, cancelled: Callable[[], bool]) -> None:
+        self._fd, self._cancelled = fd, cancelled
+        self._held = bytearray()
+        self._is_over = False
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the next line, or the end, can be had without waiting for it."""
+        return b"\n" in self._held or self._is_over or self._is_readable(0)
+
+    def __iter__(self) -> Iterator[bytes]:
+        n_searched = 0
+        while not self._is_over:
+            end = self._held.find(b"\n", n_searched)
+            if end < 0:
+                n_searched = len(self._held)
+                self._read()
+                continue
+            line, n_searched = bytes(self._held[:end]), 0
+            del self._held[: end + 1]
             if line.strip():
-                if cancelled():
+                if self._cancelled():
                     raise Cancelled
                 yield line
-    if held.strip():
-        yield bytes(held)
+        if self._held.strip():
+            yield bytes(self._held)
 
+    def _read(self) -> None:
+        while not self._is_readable(_POLL_S):
+            if self._cancelled():
+                raise Cancelled
+        chunk = os.read(self._fd, _CHUNK_BYTES)
+        self._is_over = not chunk
+        self._held += chunk
 
-def _read(fd: int, cancelled: Callable[[], bool]) -> bytes:
-    while not select.select([fd], [], [], _POLL_S)[0]:
-        if cancelled():
-            raise Cancelled
-    return os.read(fd, _CHUNK_BYTES)
+    def _is_readable(self, timeout_s: float) -> bool:
+        return bool(select.select([self._fd], [], [], timeout_s)[0])

@@ -17,6 +17,7 @@ _NUMBERS = {field.name: type(field.default) for field in fields(SamplingSettings
 _ALIASES = {"temperature": "temp"}
 _COUNTS = ("seed", "max_tokens")
 _FIELDS = ("prompt", "messages", "id", "system", "stop", *_COUNTS, *_NUMBERS, *_ALIASES)
+_IGNORED = "kind"  # prompt files of `bench` and `verify` have it
 _ROLES = ("system", "user", "assistant")
 
 Fields = Mapping[str, Any]
@@ -90,7 +91,7 @@ def _request(
     own: Fields, known: Id, index: int, key: str, run: GenerationSettings
 ) -> Request:
     for name in own:
-        if name not in _FIELDS:
+        if name not in (*_FIELDS, _IGNORED):
             raise _unknown(name)
     if ("prompt" in own) == ("messages" in own):
         raise UsageError(

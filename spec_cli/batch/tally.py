@@ -10,6 +10,7 @@ from spec_cli.batch.answer import Answer
 from spec_cli.batch.request import Failure
 from spec_cli.batch.results import Stored
 from spec_cli.events import RoundDone
+from spec_cli.spec.stats import RoundCount
 
 
 @dataclass(slots=True)
@@ -45,12 +46,12 @@ class Tally:
         """Tokens a round: of one text, in one target pass."""
         return self.n_tokens / self.n_rounds if self.n_rounds else None
 
-    def add_round(self, event: RoundDone) -> None:
-        """Count a round."""
+    def add_round(self, done: RoundDone | RoundCount) -> None:
+        """Count a round of one text."""
         self.n_rounds += 1
-        self.n_tokens += event.n_emitted
-        self.n_drafted += event.n_drafted
-        self.n_accepted += event.n_accepted
+        self.n_tokens += done.n_emitted
+        self.n_drafted += done.n_drafted
+        self.n_accepted += done.n_accepted
 
     def add(self, outcome: Answer | Failure) -> None:
         """Count a line."""

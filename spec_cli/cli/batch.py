@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import partial
 from itertools import chain
@@ -14,12 +14,13 @@ from typing import Any, Protocol
 
 import typer
 
-from spec_cli.batch.answer import Answer, answer
+from spec_cli.batch.answer import Outcome, answer
 from spec_cli.batch.intake import read_requests
-from spec_cli.batch.lines import read_lines
+from spec_cli.batch.lines import LineReader
 from spec_cli.batch.request import Failure, Request
 from spec_cli.batch.results import ResultFile, Row, Stored, dump
 from spec_cli.batch.tally import Tally
+from spec_cli.batch.together import Together, parallel_plan
 from spec_cli.cli.batch_options import STREAM, BatchOptions
 from spec_cli.cli.inputs import PromptInput, encode_prompt
 from spec_cli.cli.pairs import LocalPair
@@ -57,35 +58,57 @@ class StdoutResults:
         self._stdout.write(f"{dump(row)}\n")
 
 
-def answer_lines(
-    pair: LocalPair,
-    prompt: PromptInput,
-    settings: SessionSettings,
-    generation: GenerationSettings,
-    terminal: Terminal,
-    options: BatchOptions,
-) -> None:
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What all lines have in common; the text of `prompt` is not used."""
+
+    pair: LocalPair
+    prompt: PromptInput
+    settings: SessionSettings
+    generation: GenerationSettings
+    options: BatchOptions
+
+    def facts(self) -> dict[str, Any]:
+        """What a result depends on besides its line; who drafts changes no text but by two rules."""
+        target, draft = self.pair.target, self.pair.draft
+        generation = asdict(self.generation)
+        if not self.options.has_seed:
+            generation["seed"] = None
+        facts = {
+            "target": [target.path.name, target.size_bytes, target.sha256],
+            "prompt": asdict(self.prompt),
+            "generation": generation,
+            "n_ctx": self.settings.n_ctx,
+            "exact": self.settings.exact,
+        }
+        if self.generation.accept is not Accept.COUPLED:
+            names = [draft and draft.path.name, self.settings.drafter]
+            facts["drafts"] = [*names, self.settings.draft_tokens, self.options.parallel]
+        return facts
+
+
+def answer_lines(batch: Batch, terminal: Terminal) -> None:
     """From the files of a pair to a result for each line of the input.
 
-    `prompt` has what all lines share; its text is not used. Raises CheckError at the end where
-    lines failed, typer.Exit with the signal's exit code when the user stopped it, UsageError
-    when input or output cannot be used, and what Session raises.
+    Raises CheckError at the end where lines failed, typer.Exit with the signal's exit code when
+    the user stopped it, UsageError when input or output cannot be used, and what Session raises.
     """
+    options = batch.options
     with (
         _source(options.source, terminal) as (source, n_lines),
         _results(options.output, terminal) as results,
         Interrupts() as interrupts,
     ):
-        tally = Tally.of(results.stored)
-        progress = _progress(terminal, tally, n_lines, options)
+        tally, lines = Tally.of(results.stored), LineReader(source, interrupts)
         requests = read_requests(
-            read_lines(source, interrupts),
+            lines,
             results.stored,
-            generation,
-            _facts(pair, prompt, settings, generation, options),
+            batch.generation,
+            batch.facts(),
             keeps_seed=not options.has_seed,
         )
-        outcomes = _outcomes(requests, pair, prompt, settings, terminal, interrupts, progress)
+        progress = _progress(terminal, tally, n_lines, options)
+        outcomes = _outcomes(batch, requests, lines, interrupts, terminal, progress)
         try:
             with progress, closing(outcomes):
                 for outcome in outcomes:
@@ -104,14 +127,13 @@ def answer_lines(
 
 
 def _outcomes(
+    batch: Batch,
     requests: Iterator[Request | Failure],
-    pair: LocalPair,
-    prompt: PromptInput,
-    settings: SessionSettings,
-    terminal: Terminal,
+    lines: LineReader,
     interrupts: Interrupts,
+    terminal: Terminal,
     progress: BatchProgress,
-) -> Generator[Answer | Failure]:
+) -> Generator[Outcome]:
     """What becomes of each request. The models are loaded if there is one."""
     first = next(requests, None)
     if first is None:
@@ -121,10 +143,24 @@ def _outcomes(
         notify=progress.handle,
         progress=progress.doing,
     )
-    draft = pair.draft.path if pair.draft else None
-    with Session(pair.target.path, draft, settings, environment) as session:
+    draft, n_texts = batch.pair.draft and batch.pair.draft.path, batch.options.parallel
+    with Session(batch.pair.target.path, draft, batch.settings, environment) as session:
         progress.exactness = session.plan.describe()
-        encode = partial(_encode, session, prompt)
+        encode = partial(_encode, session, batch.prompt)
+        plan = parallel_plan(session, n_texts, progress.handle) if n_texts > 1 else None
+        if plan is not None:
+            together = Together(
+                session,
+                plan,
+                n_texts,
+                encode,
+                is_ready=lambda: lines.is_ready,
+                cancelled=interrupts,
+                watch=progress.count,
+            )
+            progress.show()
+            yield from together.answers(chain([first], requests))
+            return
         for request in chain([first], requests):
             if isinstance(request, Failure):
                 yield request
@@ -155,29 +191,6 @@ def _progress(
         animate=terminal.animate and not (options.no_tui or is_beside),
         clock=time.perf_counter,
     )
-
-
-def _facts(
-    pair: LocalPair,
-    prompt: PromptInput,
-    settings: SessionSettings,
-    generation: GenerationSettings,
-    options: BatchOptions,
-) -> dict[str, Any]:
-    """What a result depends on besides its line; who drafts changes no text but by two rules."""
-    facts = {
-        "target": [pair.target.path.name, pair.target.size_bytes, pair.target.sha256],
-        "prompt": asdict(prompt),
-        "generation": asdict(generation),
-        "n_ctx": settings.n_ctx,
-        "exact": settings.exact,
-    }
-    if not options.has_seed:
-        facts["generation"]["seed"] = None
-    if generation.accept is not Accept.COUPLED:
-        draft = pair.draft.path.name if pair.draft else None
-        facts["drafts"] = [draft, settings.drafter, settings.draft_tokens]
-    return facts
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import typer
 
 from spec_cli.cli.options import require_one
 from spec_cli.errors import UsageError
+from spec_cli.spec.shapes import MAX_ROWS
 
 STREAM = "-"
 
@@ -34,6 +35,15 @@ Output = Annotated[
         rich_help_panel=_BATCH,
     ),
 ]
+Parallel = Annotated[
+    int,
+    typer.Option(
+        "--parallel",
+        metavar="N",
+        help="Answer N lines at a time, in passes that they share.",
+        rich_help_panel=_BATCH,
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +56,7 @@ class BatchOptions:
 
     source: str
     output: str
+    parallel: int
     has_seed: bool
     quiet: bool
     no_tui: bool
@@ -54,6 +65,7 @@ class BatchOptions:
 def batch_options(
     source: str | None,
     output: str,
+    parallel: int,
     *,
     has_seed: bool,
     quiet: bool,
@@ -65,9 +77,12 @@ def batch_options(
     `others` says of options for one prompt whether they were given. Raises UsageError.
     """
     if source is None:
-        if output != STREAM:
-            raise UsageError("`--output` is for many prompts", hint="give them with `--input`")
+        for name, is_given in (("--output", output != STREAM), ("--parallel", parallel != 1)):
+            if is_given:
+                raise UsageError(f"`{name}` is for many prompts", hint="give them with `--input`")
         return None
+    if not 1 <= parallel <= MAX_ROWS:
+        raise UsageError(f"--parallel is {parallel}, but must be from 1 to {MAX_ROWS}")
     for name, is_given in others.items():
         require_one("--input", True, name, is_given)
-    return BatchOptions(source, output, has_seed, quiet, no_tui)
+    return BatchOptions(source, output, parallel, has_seed, quiet, no_tui)

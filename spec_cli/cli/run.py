@@ -8,7 +8,7 @@ import secrets
 from spec_cli.cli import batch_options as many
 from spec_cli.cli import options as opt
 from spec_cli.cli.answer import answer
-from spec_cli.cli.batch import answer_lines
+from spec_cli.cli.batch import Batch, answer_lines
 from spec_cli.cli.inputs import PromptInput, read_material
 from spec_cli.cli.pairs import choose_pair, fetch_pair
 from spec_cli.prompt import compose_prompt, read_template
@@ -31,6 +31,7 @@ def run(
     chat_template: opt.ChatTemplate = None,
     lines: many.Input = None,
     output: many.Output = many.STREAM,
+    parallel: many.Parallel = 1,
     model: opt.Model = None,
     draft_model: opt.DraftModel = None,
     offline: opt.Offline = False,
@@ -94,6 +95,7 @@ def run(
     batch = many.batch_options(
         lines,
         output,
+        parallel,
         has_seed=seed is not None,
         quiet=quiet,
         no_tui=no_tui,
@@ -128,7 +130,7 @@ def run(
     )
     files = fetch_pair(pair, terminal, offline=offline, quiet=quiet)
     if batch:
-        answer_lines(files, prompt_input, settings, generation, terminal, batch)
+        answer_lines(Batch(files, prompt_input, settings, generation, batch), terminal)
         return
     render = RenderOptions(quiet, json, jsonl, show_origin, no_tui)
     answer(files, prompt_input, settings, generation, terminal, render)

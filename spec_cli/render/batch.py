@@ -12,9 +12,10 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 from rich.table import Column
 
 from spec_cli.batch.tally import Tally
-from spec_cli.events import DraftingOff, Event, Notice, RoundDone
+from spec_cli.events import DraftingOff, Event, Notice, PromptProgress, RoundDone
 from spec_cli.render.style import number, percent, seconds
 from spec_cli.render.text import inert
+from spec_cli.spec.stats import RoundCount
 from spec_cli.terminal import Terminal
 
 
@@ -73,15 +74,21 @@ class BatchProgress:
     def handle(self, event: Event) -> None:
         """Count what happens while a line is answered."""
         match event:
-            case RoundDone():
-                self._tally.add_round(event)
+            case PromptProgress():
                 self.show()
+            case RoundDone():
+                self.count(event)
             case DraftingOff(reason=reason):
                 self._drafting_off = reason
             case Notice():
                 self.tell([event])
             case _:
                 pass
+
+    def count(self, done: RoundDone | RoundCount) -> None:
+        """Count a round of one line."""
+        self._tally.add_round(done)
+        self.show()
 
     def show(self) -> None:
         """Show the counts as they are now; the first call starts the clock."""

@@ -15,7 +15,7 @@ def row_of(outcome: Answer | Failure) -> Row:
 
 def _answer(answer: Answer) -> Row:
     request, finished = answer.request, answer.finished
-    n_completion = len(finished.tokens)
+    n_prompt, n_completion = finished.stats.n_prompt, len(finished.tokens)
     return {
         "schema": SCHEMA,
         "index": request.index,
@@ -24,9 +24,9 @@ def _answer(answer: Answer) -> Row:
         "finish_reason": finished.reason,
         "stop": finished.stop,
         "usage": {
-            "prompt_tokens": answer.n_prompt,
+            "prompt_tokens": n_prompt,
             "completion_tokens": n_completion,
-            "total_tokens": answer.n_prompt + n_completion,
+            "total_tokens": n_prompt + n_completion,
         },
         "timings": timings_object(finished.stats),
         "speculative": speculative_object(finished.stats),

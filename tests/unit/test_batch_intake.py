@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from spec_cli.batch.intake import read_requests
-from spec_cli.batch.lines import read_lines
+from spec_cli.batch.lines import LineReader
 from spec_cli.batch.request import Failure, Request
 from spec_cli.batch.results import Stored
 from spec_cli.errors import Cancelled, UsageError
@@ -88,7 +88,7 @@ def lines_of(data: bytes) -> list[bytes]:
     reader, writer = os.pipe()
     feed = threading.Thread(target=lambda: (os.write(writer, data), os.close(writer)))
     feed.start()
-    found = list(read_lines(reader, lambda: False))
+    found = list(LineReader(reader, lambda: False))
     feed.join()
     os.close(reader)
     return found
@@ -112,7 +112,7 @@ def test_lines_are_what_line_ends_part_and_blank_ones_do_not_count(
 
 def test_a_line_is_there_before_the_next_one_comes() -> None:
     reader, writer = os.pipe()
-    lines = read_lines(reader, lambda: False)
+    lines = iter(LineReader(reader, lambda: False))
     for line in (b"a", b"b"):
         os.write(writer, line + b"\n")
         assert next(lines) == line
@@ -125,6 +125,6 @@ def test_waiting_for_a_line_ends_when_the_user_stops_it() -> None:
     reader, writer = os.pipe()
     answers = iter([False, True])
     with pytest.raises(Cancelled):
-        next(read_lines(reader, lambda: next(answers)))
+        next(iter(LineReader(reader, lambda: next(answers))))
     os.close(reader)
     os.close(writer)

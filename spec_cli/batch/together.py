@@ -1,0 +1,179 @@
+"""Answering several requests at once, in passes that they share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from spec_cli.batch.answer import Answer, Encode, Outcome, prepared
+from spec_cli.batch.request import Failure, Request
+from spec_cli.drafters.chain import ChainDrafter
+from spec_cli.drafters.copies import TextCopies
+from spec_cli.drafters.none import NoDrafter
+from spec_cli.errors import Cancelled, SpecError
+from spec_cli.events import Finished, Notice
+from spec_cli.parallel import ParallelDecoder, Text
+from spec_cli.session import Session
+from spec_cli.settings import DrafterKind, GenerationSettings
+from spec_cli.spec.interfaces import Drafter
+from spec_cli.spec.sampling import SamplingSettings
+from spec_cli.spec.shapes import MAX_ROWS, ParallelPlan
+from spec_cli.spec.stats import RoundCount
+from spec_cli.spec.survival import Survival
+from spec_cli.text import Output
+
+_MIN_CTX = 512
+
+
+def parallel_plan(
+    session: Session, n_texts: int, notify: Callable[[Notice], None]
+) -> ParallelPlan | None:
+    """How `n_texts` texts go together; None where they do not, and why is told.
+
+    Raises ResourceError or Cancelled.
+    """
+    hint = None
+    if not session.model.can_roll_back:
+        reason = "the target's memory is recurrent"
+    elif session.has_learned_positions:
+        reason = "the target has no position to spare for throw-away rows"
+    elif session.settings.n_batch < MAX_ROWS:
+        reason = f"a batch of {session.settings.n_batch} tokens has no room for a shared pass"
+    else:
+        plan = session.parallel_plan(n_texts)
+        if plan.serves(n_texts):
+            return plan
+        reason = f"passes over {n_texts} texts do not give the bits of passes over one here"
+        hint = "use `--exact off` to answer them together all the same"
+    notify(Notice(f"lines are answered one by one: {reason}", hint, "warning"))
+    return None
+
+
+@dataclass(slots=True)
+class _Job:
+    """A request whose text is being generated; `parts` are of the text so far."""
+
+    request: Request
+    text: Text
+    n_ctx: int
+    parts: list[str] = field(default_factory=list)
+
+    def answer(self) -> Answer:
+        """The whole of it."""
+        output, stats = self.text.output, self.text.stats
+        assert output.finish_reason is not None
+        finished = Finished(output.finish_reason, tuple(output.tokens), stats, output.stop)
+        return Answer(self.request, "".join(self.parts), finished)
+
+
+class Together:
+    """Answers requests with a session, `n_texts` at a time, and gives the answers in order.
+
+    Guesses are copies of earlier text; a draft model takes no part.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        plan: ParallelPlan,
+        n_texts: int,
+        encode: Encode,
+        *,
+        is_ready: Callable[[], bool],
+        cancelled: Callable[[], bool],
+        watch: Callable[[RoundCount], None],
+    ) -> None:
+        """`is_ready` says whether the next request can be had at once; `watch` sees each round."""
+        self._session, self._plan, self._n_texts = session, plan, n_texts
+        self._encode, self._watch = encode, watch
+        self._is_ready, self._cancelled = is_ready, cancelled
+        self._survival: dict[SamplingSettings, Survival] = {}
+        self._decoder: ParallelDecoder | None = None
+        self._n_ctx = 0
+        self._jobs: list[_Job] = []
+        self._waiting: _Job | None = None  # until the others are done, for a larger context
+        self._outcomes: dict[int, Outcome] = {}  # whose turn has not come
+
+    def answers(self, requests: Iterator[Request | Failure]) -> Iterator[Outcome]:
+        """What becomes of each request. Raises ResourceError, ModelError or Cancelled."""
+        turn: int | None = None
+        is_over = False
+        while not (is_over and not self._jobs and not self._waiting):
+            if self._cancelled():
+                raise Cancelled
+            if self._waiting and not self._jobs:
+                self._start(self._waiting)
+            elif not is_over and self._can_take():
+                request = next(requests, None)
+                is_over = request is None
+                if request is not None:
+                    turn = request.index if turn is None else turn
+                    self._take(request)
+            else:
+                self._round()
+            while turn in self._outcomes:
+                yield self._outcomes.pop(turn)
+                turn += 1
+
+    def _can_take(self) -> bool:
+        """Whether there is a place for a request, and one to be had; else the others go on."""
+        is_free = len(self._jobs) < self._n_texts and not self._waiting
+        return is_free and (not self._jobs or self._is_ready())
+
+    def _take(self, request: Request | Failure) -> None:
+        """Start the request's text, or let it wait for a context that holds it."""
+        if isinstance(request, Failure):
+            self._outcomes[request.index] = request
+            return
+        try:
+            tokens, generation = prepared(self._session, request, self._encode)
+        except SpecError as error:
+            self._outcomes[request.index] = Failure(request.index, request.key, request.id, error)
+            return
+        job = self._job(request, tokens, generation)
+        if job.n_ctx > self._n_ctx and self._jobs:
+            self._waiting = job
+        else:
+            self._start(job)
+
+    def _start(self, job: _Job) -> None:
+        self._waiting = None
+        if job.text.output.finish_reason:
+            self._finish(job)
+            return
+        if self._decoder is None or job.n_ctx > self._n_ctx:
+            trained = self._session.model.n_ctx_train
+            self._n_ctx = max(job.n_ctx, min(trained, max(_MIN_CTX, 2 * self._n_ctx)))
+            self._decoder = self._session.parallel(self._plan, self._n_texts, self._n_ctx)
+        self._decoder.join(job.text)
+        self._jobs.append(job)
+
+    def _round(self) -> None:
+        assert self._decoder is not None
+        jobs = {id(job.text): job for job in self._jobs}
+        for text, count in self._decoder.round():
+            self._watch(count)
+            job = jobs[id(text)]
+            job.parts += [delta.text for delta in text.output.drain()]
+            if text.output.finish_reason:
+                self._jobs.remove(job)
+                self._finish(job)
+
+    def _finish(self, job: _Job) -> None:
+        self._outcomes[job.request.index] = job.answer()
+
+    def _job(
+        self, request: Request, tokens: list[int], generation: GenerationSettings
+    ) -> _Job:
+        model, rule = self._session.model, self._session.rule(generation)
+        max_tokens = generation.max_tokens
+        assert max_tokens is not None
+        output = Output(model.piece, model.is_end, stop=generation.stop, max_tokens=max_tokens)
+        survival = self._survival.setdefault(generation.sampling, Survival())
+        text = Text(tokens, output, rule, self._drafter(survival), survival)
+        return _Job(request, text, n_ctx=len(tokens) + max_tokens)
+
+    def _drafter(self, survival: Survival) -> Drafter:
+        if self._session.kind in (DrafterKind.NONE, DrafterKind.MODEL):
+            return NoDrafter()
+        return ChainDrafter(TextCopies(survival), None, is_end=self._session.model.is_end)
