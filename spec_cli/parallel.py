@@ -117,7 +117,9 @@ class ParallelDecoder:
         rows = self._target.eval([self._input(i, drafts, width) for i in range(n_places)])
         verified = self._clock()
         self._meter.observe(n_places * width, self._n_past, verified - drafted)
-        counts = {place: _commit(self._texts[place], drafts[place], rows[place]) for place in drafts}
+        counts = {
+            place: _commit(self._texts[place], drafts[place], rows[place]) for place in drafts
+        }
         for place in range(n_places):
             self._roll_back(place)
         host_s = self._clock() - verified
@@ -149,9 +151,7 @@ class ParallelDecoder:
 
     def _input(self, place: int, drafts: Mapping[int, Draft], width: int) -> list[int]:
         """The tokens of a place in a pass; where there are too few, their rows are thrown away."""
-        tokens = (
-            [self._texts[place].context[-1], *drafts[place].tokens] if place in drafts else []
-        )
+        tokens = [self._texts[place].context[-1], *drafts[place].tokens] if place in drafts else []
         return tokens + [_PAD] * (width - len(tokens))
 
     def _roll_back(self, place: int) -> None:

@@ -47,9 +47,10 @@ class LineReader:
             yield bytes(self._held)
 
     def _read(self) -> None:
-        while not self._is_readable(_POLL_S):
-            if self._cancelled():
-                raise Cancelled
+        while not self._is_readable(_POLL_S) and not self._cancelled():
+            pass
+        if self._cancelled():  # also at the end: Ctrl-C ends the other programs of a pipe, too
+            raise Cancelled
         chunk = os.read(self._fd, _CHUNK_BYTES)
         self._is_over = not chunk
         self._held += chunk

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from spec_cli.errors import SpecError, UsageError
@@ -13,7 +13,7 @@ from spec_cli.prompt import Message, check_text, decode_text
 from spec_cli.settings import GenerationSettings
 from spec_cli.spec.sampling import SamplingSettings
 
-_NUMBERS = {field.name: type(field.default) for field in fields(SamplingSettings)}
+_NUMBERS = {name: type(value) for name, value in asdict(SamplingSettings()).items()}
 _ALIASES = {"temperature": "temp"}
 _COUNTS = ("seed", "max_tokens")
 _FIELDS = ("prompt", "messages", "id", "system", "stop", *_COUNTS, *_NUMBERS, *_ALIASES)
@@ -52,9 +52,7 @@ class Failure:
     error: SpecError
 
 
-def read_request(
-    line: bytes, index: int, key: str, run: GenerationSettings
-) -> Request | Failure:
+def read_request(line: bytes, index: int, key: str, run: GenerationSettings) -> Request | Failure:
     """What `line` asks for, where `run` has the settings that it does not make itself.
 
     A field that is null is as good as none.
@@ -87,9 +85,7 @@ def _fields(line: bytes) -> Fields:
     return {name: given for name, given in value.items() if given is not None}
 
 
-def _request(
-    own: Fields, known: Id, index: int, key: str, run: GenerationSettings
-) -> Request:
+def _request(own: Fields, known: Id, index: int, key: str, run: GenerationSettings) -> Request:
     for name in own:
         if name not in (*_FIELDS, _IGNORED):
             raise _unknown(name)
@@ -139,7 +135,7 @@ def _generation(own: Fields, run: GenerationSettings) -> GenerationSettings:
     changes: dict[str, Any] = {name: _number(own, name, int) for name in _COUNTS if name in own}
     if "stop" in own:
         changes["stop"] = _stop(own["stop"])
-    numbers = {
+    numbers: dict[str, Any] = {
         name: _number(own, name, kind) for name, kind in _NUMBERS.items() if name in own
     }
     return replace(run, sampling=replace(run.sampling, **numbers), **changes)

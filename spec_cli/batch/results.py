@@ -75,7 +75,7 @@ class ResultFile:
                 f"another run is writing to {self._path}", hint="wait for it, or name another file"
             ) from None
         with self._path.open("rb") as file:
-            stored = []
+            stored: list[Stored] = []
             n_bytes = 0
             for line in file:
                 if line.endswith(b"\n"):

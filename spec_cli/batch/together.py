@@ -162,9 +162,7 @@ class Together:
     def _finish(self, job: _Job) -> None:
         self._outcomes[job.request.index] = job.answer()
 
-    def _job(
-        self, request: Request, tokens: list[int], generation: GenerationSettings
-    ) -> _Job:
+    def _job(self, request: Request, tokens: list[int], generation: GenerationSettings) -> _Job:
         model, rule = self._session.model, self._session.rule(generation)
         max_tokens = generation.max_tokens
         assert max_tokens is not None

@@ -69,12 +69,12 @@ class Batch:
     options: BatchOptions
 
     def facts(self) -> dict[str, Any]:
-        """What a result depends on besides its line; who drafts changes no text but by two rules."""
+        """What a result depends on besides its line. Who drafts matters to two rules only."""
         target, draft = self.pair.target, self.pair.draft
         generation = asdict(self.generation)
         if not self.options.has_seed:
             generation["seed"] = None
-        facts = {
+        facts: dict[str, Any] = {
             "target": [target.path.name, target.size_bytes, target.sha256],
             "prompt": asdict(self.prompt),
             "generation": generation,
@@ -143,7 +143,8 @@ def _outcomes(
         notify=progress.handle,
         progress=progress.doing,
     )
-    draft, n_texts = batch.pair.draft and batch.pair.draft.path, batch.options.parallel
+    draft = batch.pair.draft.path if batch.pair.draft else None
+    n_texts = batch.options.parallel
     with Session(batch.pair.target.path, draft, batch.settings, environment) as session:
         progress.exactness = session.plan.describe()
         encode = partial(_encode, session, batch.prompt)

@@ -115,7 +115,7 @@ def _after(
     for part in parts:
         _read(sequences, 0, part, n_batch)
     n_past = [sequences.n_past(i) for i in range(n)]
-    rows = sequences.eval([list(range(width))] * n)[0].copy()
+    rows: Logits = sequences.eval([list(range(width))] * n)[0].copy()
     for i in range(n):
         sequences.rollback(i, n_past[i])
     return rows

@@ -323,3 +323,60 @@ def test_a_reader_that_leaves_ends_the_batch_without_a_word(
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 141
     assert b"Traceback" not in stderr and b"error" not in stderr
+
+
+@pytest.fixture(scope="module")
+def exact(spec_cli: SpecCli, models: Models) -> tuple[str, ...]:
+    return ("run", "--seed", "3", "-n", "24", *models.pair, "--exact", "on", "--input", "-")
+
+
+@pytest.mark.parametrize("n", ["2", "4"])
+def test_lines_answered_together_are_those_answered_one_by_one(
+    spec_cli: SpecCli, exact: tuple[str, ...], n: str
+) -> None:
+    stdin = encoded([*LINES, {"prompt": ""}, *LINES[::-1]])
+    alone = spec_cli(*exact, stdin=stdin)
+    together = spec_cli(*exact, "--parallel", n, stdin=stdin)
+    assert "one by one" not in together.stderr
+    assert (alone.exit_code, together.exit_code) == (7, 7)
+    assert [steady(row) for row in together.events] == [steady(row) for row in alone.events]
+    assert len(together.events) == 11
+
+
+def test_a_line_alone_is_answered_though_others_could_join_it(
+    spec_cli: SpecCli, exact: tuple[str, ...]
+) -> None:
+    process = spec_cli.start(*exact, "--parallel", "3", stdin=subprocess.PIPE)
+    for index, line in enumerate(["a", "b"]):
+        feed(process, line)
+        assert json.loads(read_line(process))["index"] == index
+    process.send_signal(SIGINT)
+    assert ended(process).exit_code == 130
+
+
+def test_a_signal_ends_lines_answered_together(spec_cli: SpecCli, models: Models) -> None:
+    process = endless(spec_cli, models, "--parallel", "2", "--exact", "off")
+    feed(process, "a", ENDLESS, "b")
+    assert json.loads(read_line(process))["index"] == 0
+    process.send_signal(SIGINT)
+    run = ended(process)
+    assert (run.exit_code, run.stdout) == (130, b"")
+    assert "Traceback" not in run.stderr
+
+
+def test_a_batch_can_go_on_with_more_lines_at_a_time(
+    spec_cli: SpecCli, exact: tuple[str, ...], lines: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "out.jsonl"
+    args = (*exact[:-1], lines, "--output", path)
+    spec_cli(*args)
+    whole = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(whole[:2]))
+    again = spec_cli(*args, "--parallel", "2")
+    assert (again.exit_code, again.stdout) == (0, b"")
+    assert [steady(row) for row in rows_of(path)] == [steady(json.loads(line)) for line in whole]
+
+
+@pytest.mark.parametrize("n", ["0", "17"])
+def test_a_number_of_lines_that_no_pass_holds_is_refused(call: Call, n: str) -> None:
+    call("run", "--input", "-", "--parallel", n).fails(2, "--parallel is", "from 1 to 16")

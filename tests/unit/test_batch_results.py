@@ -84,7 +84,7 @@ def test_two_runs_do_not_write_to_one_file(path: Path) -> None:
 
 
 def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="cannot use .*: Is a directory"):
+    with pytest.raises(UsageError, match="Is a directory"):
         ResultFile(tmp_path)
     with pytest.raises(UsageError, match="No such file"):
         ResultFile(tmp_path / "none" / "out.jsonl")
