@@ -51,11 +51,15 @@ _N_TARGET_ROWS = 64  # the longest draft that can be asked for, and one
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """Who drafts in a generation, how many tokens, and the rule that accepts them."""
+    """Who drafts in a generation, how many tokens, and the rule that accepts them.
+
+    `survival` is what is known of how likely guesses are to hold.
+    """
 
     rule: AcceptanceRule
     drafter: Drafter
     policy: Policy
+    survival: Survival
 
 
 class Session:
@@ -218,14 +222,18 @@ class Session:
             clock=self._env.clock,
             cancelled=self._env.cancelled,
         )
-        max_tokens = self._target.n_ctx if generation.max_tokens is None else generation.max_tokens
-        output = Output(
-            self.model.piece, self.model.is_end, stop=generation.stop, max_tokens=max_tokens
-        )
+        output = self.output(generation, self._target.n_ctx)
         for event in decoder.generate(prompt, output, plain_step_s=self.plain_step_s):
             if isinstance(event, Finished):
                 yield from self._contention()
             yield event
+
+    def output(self, generation: GenerationSettings, n_ctx: int) -> Output:
+        """What the tokens of a generation become, in a context of `n_ctx` tokens."""
+        max_tokens = n_ctx if generation.max_tokens is None else generation.max_tokens
+        return Output(
+            self.model.piece, self.model.is_end, stop=generation.stop, max_tokens=max_tokens
+        )
 
     def arm(
         self,
@@ -243,7 +251,7 @@ class Session:
         kind = kind or DrafterKind(self.drafter_name)
         survival = self._learned(kind, draft_tokens, generation)
         drafter = self._drafter(kind, rule, survival)
-        return Arm(rule, drafter, self._policy(kind, draft_tokens, rule, survival))
+        return Arm(rule, drafter, self._policy(kind, draft_tokens, rule, survival), survival)
 
     def rule(self, generation: GenerationSettings) -> AcceptanceRule:
         """The rule that `generation` asks for; it counts near-ties where rounding can matter."""
@@ -401,7 +409,7 @@ class Session:
                         level="warning",
                     )
                 )
-        if self.has_learned_positions:
+        if self.target_header.architecture in _LEARNED_POSITIONS:
             # There are no more of them, and padding stands after the last token.
             n_ctx = min(n_ctx, trained - (self.plan.max_width or 0))
         if n_prompt > n_ctx:

@@ -30,10 +30,11 @@ def read_requests(
     that which such lines had before, if there were any.
     Raises UsageError when a stored result is that of another line, or of other settings.
     """
+    settled = json.dumps(facts, sort_keys=True).encode()
     n_lines = 0
     for index, line in enumerate(lines):
         n_lines += 1
-        request = read_request(line, index, _key(line, facts), run)
+        request = read_request(line, index, _key(line, settled), run)
         if index >= len(stored):
             yield request
         elif stored[index].key != request.key:
@@ -51,6 +52,5 @@ def read_requests(
         )
 
 
-def _key(line: bytes, facts: Mapping[str, Any]) -> str:
-    settled = json.dumps(facts, sort_keys=True).encode()
+def _key(line: bytes, settled: bytes) -> str:
     return sha256(settled + b"\n" + line.strip()).hexdigest()[:_KEY_DIGITS]

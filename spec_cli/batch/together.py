@@ -7,20 +7,13 @@ from dataclasses import dataclass, field
 
 from spec_cli.batch.answer import Answer, Encode, Outcome, prepared
 from spec_cli.batch.request import Failure, Request
-from spec_cli.drafters.chain import ChainDrafter
-from spec_cli.drafters.copies import TextCopies
-from spec_cli.drafters.none import NoDrafter
 from spec_cli.errors import Cancelled, SpecError
 from spec_cli.events import Finished, Notice
 from spec_cli.parallel import ParallelDecoder, Text
 from spec_cli.session import Session
 from spec_cli.settings import DrafterKind, GenerationSettings
-from spec_cli.spec.interfaces import Drafter
-from spec_cli.spec.sampling import SamplingSettings
 from spec_cli.spec.shapes import MAX_ROWS, ParallelPlan
 from spec_cli.spec.stats import RoundCount
-from spec_cli.spec.survival import Survival
-from spec_cli.text import Output
 
 _MIN_CTX = 512
 
@@ -87,7 +80,6 @@ class Together:
         self._session, self._plan, self._n_texts = session, plan, n_texts
         self._encode, self._watch = encode, watch
         self._is_ready, self._cancelled = is_ready, cancelled
-        self._survival: dict[SamplingSettings, Survival] = {}
         self._decoder: ParallelDecoder | None = None
         self._n_ctx = 0
         self._jobs: list[_Job] = []
@@ -163,15 +155,9 @@ class Together:
         self._outcomes[job.request.index] = job.answer()
 
     def _job(self, request: Request, tokens: list[int], generation: GenerationSettings) -> _Job:
-        model, rule = self._session.model, self._session.rule(generation)
-        max_tokens = generation.max_tokens
-        assert max_tokens is not None
-        output = Output(model.piece, model.is_end, stop=generation.stop, max_tokens=max_tokens)
-        survival = self._survival.setdefault(generation.sampling, Survival())
-        text = Text(tokens, output, rule, self._drafter(survival), survival)
-        return _Job(request, text, n_ctx=len(tokens) + max_tokens)
-
-    def _drafter(self, survival: Survival) -> Drafter:
-        if self._session.kind in (DrafterKind.NONE, DrafterKind.MODEL):
-            return NoDrafter()
-        return ChainDrafter(TextCopies(survival), None, is_end=self._session.model.is_end)
+        copies = self._session.kind in (DrafterKind.CHAIN, DrafterKind.NGRAM)
+        kind = DrafterKind.NGRAM if copies else DrafterKind.NONE
+        arm = self._session.arm(generation, self._session.settings.draft_tokens, kind)
+        output = self._session.output(generation, self._n_ctx)
+        n_ctx = len(tokens) + output.room
+        return _Job(request, Text(tokens, output, arm.rule, arm.drafter, arm.survival), n_ctx)

@@ -202,12 +202,12 @@ def _source(name: str, terminal: Terminal) -> Iterator[tuple[int, int | None]]:
         return
     path = Path(name)
     try:
-        with path.open("rb") as file:
-            yield file.fileno(), _n_lines(path) if path.is_file() else None
+        file = path.open("rb")
+        n_lines = _n_lines(path) if path.is_file() else None
     except OSError as error:
-        if error.filename is None:
-            raise
         raise UsageError(f"cannot read {name}: {error.strerror}") from None
+    with file:
+        yield file.fileno(), n_lines
 
 
 def _n_lines(path: Path) -> int:
@@ -217,6 +217,7 @@ def _n_lines(path: Path) -> int:
 
 @contextmanager
 def _results(name: str, terminal: Terminal) -> Iterator[Results]:
+    """Where results go."""
     if name == STREAM:
         yield StdoutResults(Stdout(terminal.stdout))
         return

@@ -22,8 +22,8 @@ from spec_cli.spec.padding import PaddedModel
 from spec_cli.spec.shapes import MAX_ROWS, ParallelPlan, Shape
 
 _LENGTHS = (600, 7, 40, 19)  # tokens of the texts, in turns
-_N_PROMPT = 96  # tokens of a prompt that is read in two parts,
-_PARTS = (3, 37, 64, 95)  # of which the first has so many
+_N_PROMPT = 200  # tokens of a prompt that is read in two parts,
+_PARTS = (3, 40, 150, 199)  # of which the first has so many
 _N_CTX = max(_LENGTHS) + 2 * MAX_ROWS
 
 

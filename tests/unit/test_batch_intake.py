@@ -123,8 +123,8 @@ def test_a_line_is_there_before_the_next_one_comes() -> None:
 
 def test_waiting_for_a_line_ends_when_the_user_stops_it() -> None:
     reader, writer = os.pipe()
-    answers = iter([False, True])
+    answers = iter([False, False])
     with pytest.raises(Cancelled):
-        next(iter(LineReader(reader, lambda: next(answers))))
+        next(iter(LineReader(reader, lambda: next(answers, True))))
     os.close(reader)
     os.close(writer)
