@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spec_cli.batch.request import Failure, Request, read_request
@@ -129,6 +129,7 @@ def test_a_line_that_fails_keeps_its_id() -> None:
     assert wrong(b"{").id is None
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=60) | st.text(max_size=60).map(str.encode))
 def test_any_bytes_are_a_request_or_a_failure(line: bytes) -> None:
     outcome = read_request(line, 0, "", RUN)
