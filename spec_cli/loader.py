@@ -34,7 +34,8 @@ class Environment:
 
     `clock` gives seconds; `cancelled` is asked often and from inside passes; `notify` receives
     what the user should know; `progress` what is being done now, with a fraction or None.
-    `copies` is the directory for faster copies of draft models; None: none are made.
+    `copies` is the directory for faster copies of draft models; None: none are made. `learns`:
+    what generations show about guesses is kept in `state` for the next session.
     """
 
     state: StateStore
@@ -43,6 +44,7 @@ class Environment:
     notify: Callable[[Notice], None]
     progress: Callable[[str, float | None], None]
     copies: Path | None = None
+    learns: bool = False
 
 
 class Loader:
