@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from spec_cli.drafters.chain import ChainDrafter
@@ -35,7 +35,8 @@ class Arms:
     """Makes arms, and keeps what generations have shown about guesses.
 
     Generations of the same kind learn from each other; others teach them nothing. `learned` is
-    what earlier runs of the pair have shown, where that is known and kept.
+    what earlier runs of the pair have shown, where that is known and kept, and `earlier` holds
+    texts to copy from besides the prompt (see `TextCopies`).
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class Arms:
         self._plan, self._meter, self._draft, self._is_end = plan, meter, draft, is_end
         self._survival: dict[_Key, Survival] = {}
         self.learned: LearnedAcceptance | None = None
+        self.earlier: Sequence[int] = ()
 
     def arm(
         self,
@@ -92,7 +94,7 @@ class Arms:
     def _drafter(self, kind: DrafterKind, rule: AcceptanceRule, survival: Survival) -> Drafter:
         if kind is DrafterKind.NONE:
             return NoDrafter()
-        copies = None if kind is DrafterKind.MODEL else TextCopies(survival)
+        copies = None if kind is DrafterKind.MODEL else TextCopies(survival, self.earlier)
         model = None
         if kind.needs_model:
             assert self._draft is not None

@@ -14,6 +14,7 @@ from typing import Self
 from spec_cli.arms import Arm, Arms
 from spec_cli.drafters.model import N_ROWS
 from spec_cli.drafting import DraftSide
+from spec_cli.earlier import EarlierAnswers
 from spec_cli.engine import Decoder
 from spec_cli.errors import UsageError
 from spec_cli.events import DraftingOff, Event, Finished, Notice
@@ -77,6 +78,10 @@ class Session:
             raise
         self._meter = PassMeter(self.plan.times_by_length())
         self._arms = Arms(self.plan, self._meter, self._draft, is_end=self.model.is_end)
+        self._earlier: EarlierAnswers | None = None
+        if settings.index:
+            self._earlier = EarlierAnswers(self.target_header.vocab, state=environment.state)
+            self._arms.earlier = self._earlier.load()
         self._limit_drafts()
 
     def __enter__(self) -> Self:
@@ -170,6 +175,8 @@ class Session:
         for event in decoder.generate(prompt, output, plain_step_s=self.plain_step_s):
             if isinstance(event, Finished):
                 yield from self._contention()
+                if self._earlier:
+                    self._earlier.add(event.tokens)
             yield event
 
     def arm(

@@ -98,6 +98,14 @@ DraftOriginal = Annotated[
         rich_help_panel=_DRAFTING,
     ),
 ]
+Index = Annotated[
+    bool,
+    typer.Option(
+        "--index",
+        help="Keep this answer on this machine, and draft copies of the answers kept so far.",
+        rich_help_panel=_DRAFTING,
+    ),
+]
 NoDraft = Annotated[
     bool,
     typer.Option(

@@ -32,6 +32,7 @@ def run(
     offline: opt.Offline = False,
     drafter: opt.Drafter = _SESSION.drafter,
     draft_original: opt.DraftOriginal = False,
+    index: opt.Index = _SESSION.index,
     no_draft: opt.NoDraft = False,
     draft_tokens: opt.DraftTokens = None,
     accept: opt.AcceptRule = Accept.COUPLED,
@@ -107,6 +108,7 @@ def run(
         draft_device=draft_device,
         exact=exact,
         draft_copy=not draft_original,
+        index=index,
     )
     files = fetch_pair(pair, terminal, offline=offline, quiet=quiet)
     render = RenderOptions(quiet, json, jsonl, show_origin, no_tui)

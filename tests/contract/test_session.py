@@ -169,6 +169,26 @@ def test_cheap_guesses_are_drafted_without_being_told_how_many(
     assert (finished.stats.acceptance_length or 0) > 2
 
 
+def test_an_answer_that_was_kept_is_copied_when_it_comes_again(
+    desk: Desk, tiny_target: Path
+) -> None:
+    asked = settings(drafter=DrafterKind.NGRAM, draft_tokens=8, index=True)
+    finished = []
+    for _ in range(2):
+        with Session(tiny_target, None, asked, desk.environment) as session:
+            finished.append(run(session, SAMPLED)[-1])
+    first, second = finished
+    assert isinstance(first, Finished) and isinstance(second, Finished)
+    assert first.tokens == second.tokens
+    assert second.stats.n_accepted > first.stats.n_accepted + 15
+
+
+def test_no_answer_is_kept_unless_asked_for(desk: Desk, tiny_target: Path, tmp_path: Path) -> None:
+    with Session(tiny_target, None, settings(), desk.environment) as session:
+        run(session, SAMPLED)
+    assert not (tmp_path / "state" / "answers").exists()
+
+
 @pytest.mark.parametrize("learns", [True, False])
 def test_what_guesses_were_worth_is_kept_for_the_next_session_where_that_is_wanted(
     desk: Desk, tiny_target: Path, learns: bool
