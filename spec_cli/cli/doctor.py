@@ -1,0 +1,177 @@
+"""`spec-cli doctor`: all that a bug report should tell, and what to do about what is wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Iterable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated
+
+import psutil
+import typer
+from platformdirs import user_cache_path, user_state_path
+
+from spec_cli import __version__, hub, registry, store
+from spec_cli.bench.machine import load_average, this_machine
+from spec_cli.cli import options as opt
+from spec_cli.cli.devices import is_default, missing_gpu
+from spec_cli.cli.pairs import choose_pair, fetch_pair
+from spec_cli.cli.signals import Interrupts
+from spec_cli.cli.surroundings import surroundings
+from spec_cli.cpu import cpu_flags, explain_cores, usable_cores
+from spec_cli.doctor.pair import pair_section
+from spec_cli.doctor.report import Finding, Report, Section, shortened
+from spec_cli.doctor.system import (
+    Load,
+    disk_findings,
+    environment_section,
+    memory_section,
+    unused_instructions,
+)
+from spec_cli.errors import Cancelled, CheckError, SpecError
+from spec_cli.events import Notice
+from spec_cli.host_memory import host_memory
+from spec_cli.llama.devices import backends, list_devices
+from spec_cli.llama.library import library
+from spec_cli.llama.repacking import features
+from spec_cli.loader import Environment, Loader
+from spec_cli.modelref import Pair
+from spec_cli.render.doctor import report_lines, report_object
+from spec_cli.render.status import Status
+from spec_cli.render.stdout import Stdout
+from spec_cli.session import Session
+from spec_cli.settings import SessionSettings
+from spec_cli.terminal import Terminal, detect
+
+Measure = Annotated[
+    bool, typer.Option("--measure", help="Load the pair and measure what is not known yet.")
+]
+
+
+def doctor(
+    model: opt.Model = None,
+    draft_model: opt.DraftModel = None,
+    measure: Measure = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Print what a bug report should tell, and what to do about what is wrong here.
+
+    Looks at versions, devices, memory, caches, and the pair; uses no network. Home directories
+    and secrets are not shown. Exit code 7: the pair cannot run.
+    """
+    terminal, environ = detect(), dict(os.environ)  # before llama.cpp sets some of its own
+    settings = SessionSettings()
+    pair = choose_pair(registry.load_registry(), model, draft_model, settings.drafter)
+    notices: list[Notice] = []
+    try:
+        with Interrupts() as interrupts:
+            status = Status(terminal, quiet=False)
+            environment = surroundings(interrupts, notices, status)
+            if measure:
+                with status:
+                    _measure(pair, settings, environment, terminal)
+            report = _report(pair, settings, environment, environ)
+    except Cancelled:
+        raise typer.Exit(interrupts.exit_code) from None
+    report = report.mapped(shortened(Path.home()))
+    text = json.dumps(report_object(report)) if as_json else "\n".join(report_lines(report))
+    Stdout(terminal.stdout).write(f"{text}\n")
+    if report.failed:
+        raise CheckError(report.failed[0].message, hint=report.failed[0].hint)
+
+
+def _measure(
+    pair: Pair, settings: SessionSettings, environment: Environment, terminal: Terminal
+) -> None:
+    """Load the pair once, so that its plan and costs are stored."""
+    files = fetch_pair(pair, terminal, offline=True, quiet=True)
+    draft = files.draft.path if files.draft else None
+    with Session(files.target.path, draft, settings, environment) as session:
+        session.prepare(1, 1)
+
+
+def _report(
+    pair: Pair, settings: SessionSettings, environment: Environment, environ: dict[str, str]
+) -> Report:
+    host = host_memory()
+    load = Load(load_average(), usable_cores(), psutil.swap_memory().used)
+    try:
+        native = [_llama_section(), _devices_section()]
+        loader = Loader(settings, environment)
+        pairs = [pair_section(pair, loader, settings, offline=hub.is_offline())]
+    except SpecError as error:
+        failure = Finding(error.message, error.hint or "see the message", failed=True)
+        native, pairs = [Section("llama.cpp", (), (failure,))], []
+    sections = [
+        _versions_section(),
+        *native,
+        Section("threads", (("used", explain_cores()),)),
+        memory_section(host, load),
+        _files_section(),
+        *pairs,
+        environment_section(environ),
+    ]
+    return Report(tuple(sections))
+
+
+def _versions_section() -> Section:
+    packages = ("llama-cpp-python", "numpy", "huggingface-hub", "typer", "rich")
+    rows = [
+        ("spec-cli", __version__),
+        ("Python", f"{platform.python_implementation()} {platform.python_version()}"),
+        *((name, version(name)) for name in packages),
+        ("system", f"{platform.system()} {platform.release()} {platform.machine()}"),
+        ("CPU", this_machine().cpu),
+    ]
+    return Section("versions", tuple(rows))
+
+
+def _llama_section() -> Section:
+    line = library().system_info
+    found = unused_instructions(cpu_flags(), features(line))
+    rows = (("built and found", " ".join(line.split())), ("backends", ", ".join(backends())))
+    return Section("llama.cpp", rows, tuple(found))
+
+
+def _devices_section() -> Section:
+    found = list_devices()
+    rows = [
+        (
+            device.name,
+            f"{device.kind}, {device.description}, {device.free_bytes / 1e9:.1f} of "
+            f"{device.total_bytes / 1e9:.1f} GB free"
+            + (", used by default" if is_default(device, found) else ""),
+        )
+        for device in found
+    ]
+    gpu = missing_gpu(found)
+    return Section("devices", tuple(rows), (Finding(*gpu),) if gpu else ())
+
+
+def _files_section() -> Section:
+    cache = hub.cache_dir()
+    copies = user_cache_path("spec-cli", appauthor=False) / "drafts"
+    state = user_state_path("spec-cli", appauthor=False)
+    free = {directory: store.free_space(directory) for directory in (cache, copies, state)}
+    registries = ", ".join(str(path) for path in registry.registry_paths())
+    rows = (
+        ("models", f"{cache}, {free[cache] / 1e9:.1f} GB free on its disk"),
+        ("draft copies", _contents(copies, copies.glob("*.gguf"))),
+        ("measurements", _contents(state, state.glob("*/*.json"))),
+        ("registry", registries),
+    )
+    return Section("files", rows, tuple(_one_per_disk(free)))
+
+
+def _one_per_disk(free: dict[Path, int]) -> list[Finding]:
+    """Directories on one disk are one finding."""
+    by_disk = {n_bytes: directory for directory, n_bytes in reversed(free.items())}
+    return list(disk_findings({directory: n_bytes for n_bytes, directory in by_disk.items()}))
+
+
+def _contents(directory: Path, files: Iterable[Path]) -> str:
+    sizes = [path.stat().st_size for path in files]
+    return f"{directory}, {len(sizes)} files, {sum(sizes) / 1e9:.2f} GB"

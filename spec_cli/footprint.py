@@ -1,0 +1,205 @@
+"""What a model takes of memory, told by its header: weights, KV cache and buffers, by layer.
+
+The sizes follow llama.cpp (llama-kv-cache.cpp, llama-memory-recurrent.cpp, llama-model.cpp). The
+cache is counted exactly where the header tells its shape, and buffers by a bound; a sliding window
+whose pattern is unknown counts as a full cache.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from spec_cli.gguf import Header
+from spec_cli.gguf_file import Array, Tensor
+from spec_cli.llama.context import ContextSettings
+
+_ELEMENT_BYTES = {"f32": 4.0, "f16": 2.0, "bf16": 2.0, "q8_0": 34 / 32}
+_CELLS = 256  # llama.cpp rounds a cache up to this
+_VOCAB_ENTRY_BYTES = 640  # of llama.cpp's tables, a token
+_BLOCK = re.compile(r"blk\.(\d+)\.(.+)")
+_INPUT = ("token_embd", "position_embd", "token_types", "per_layer_token_embd")
+_KEYS = ("attn_k.", "attn_k_b", "attn_kv")
+_STATES = ("ssm_", "time_mix_", "shortconv")
+
+# Every how many layers one is without a window, by architecture (load_swa_pattern in src/models).
+_PATTERNS = {"gemma2": 2, "gemma3": 6, "gemma3n": 5, "cohere2": 4, "gpt-oss": 2, "exaone4": 4}
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A layer, the input or the output, in bytes.
+
+    `packed_bytes` are weights that a CPU rearranges into memory of its own, `plain_bytes` those
+    it uses as they stand in the file; a GPU holds both. `copied_bytes` are weights that another
+    part holds, and this one needs again unless it can use those.
+    """
+
+    packed_bytes: int = 0
+    plain_bytes: int = 0
+    cache_bytes: int = 0
+    copied_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """What a model takes. `parts` are the layers and then the output, which a GPU takes from the
+    end; the input stays in RAM. `compute_bytes` are needed wherever a part is.
+    """
+
+    input: Part
+    parts: tuple[Part, ...]
+    compute_bytes: int
+    host_bytes: int  # logits and the vocabulary, in RAM in any case
+
+    @property
+    def n_offloadable(self) -> int:
+        """How many parts a GPU can take."""
+        return len(self.parts)
+
+
+def footprint(
+    header: Header, context: ContextSettings, packed_kinds: frozenset[int] = frozenset()
+) -> Footprint:
+    """The footprint of a model; CPUs rearrange weights of `packed_kinds` (ggml types)."""
+    n_layer = max(header.n_layer or 0, 1 + max((_layer(t) for t in header.tensors), default=-1))
+    input_ = _weights([t for t in header.tensors if _is_input(t)], frozenset())
+    layers = [
+        _layer_part([t for t in header.tensors if _layer(t) == i], header, i, context, packed_kinds)
+        for i in range(n_layer)
+    ]
+    return Footprint(
+        input=input_,
+        parts=(*layers, _output(header, packed_kinds)),
+        compute_bytes=_compute_bytes(header, context),
+        host_bytes=len(header.vocab.tokens) * (4 * context.n_rows + _VOCAB_ENTRY_BYTES),
+    )
+
+
+def _layer(tensor: Tensor) -> int:
+    """The layer that `tensor` belongs to; -1: none."""
+    block = _BLOCK.match(tensor.name)
+    return int(block[1]) if block else -1
+
+
+def _is_input(tensor: Tensor) -> bool:
+    return tensor.name.startswith(_INPUT)
+
+
+def _weights(tensors: list[Tensor], packed_kinds: frozenset[int]) -> Part:
+    packed = sum(t.n_bytes for t in tensors if _is_packed(t, packed_kinds))
+    return Part(packed, sum(t.n_bytes for t in tensors) - packed)
+
+
+def _is_packed(tensor: Tensor, packed_kinds: frozenset[int]) -> bool:
+    return tensor.kind in packed_kinds and len(tensor.shape) >= 2 and tensor.shape[1] % 8 == 0
+
+
+def _output(header: Header, packed_kinds: frozenset[int]) -> Part:
+    """The output head. Without one of its own, a model uses the embedding a second time."""
+    tensors = [t for t in header.tensors if _layer(t) < 0 and not _is_input(t)]
+    part = _weights(tensors, packed_kinds)
+    if any(t.name == "output.weight" for t in tensors):
+        return part
+    embedding = [t for t in header.tensors if t.name == "token_embd.weight"]
+    copied = sum(t.n_bytes for t in embedding)
+    if all(_is_packed(t, packed_kinds) for t in embedding):
+        return Part(part.packed_bytes + copied, part.plain_bytes)
+    return Part(part.packed_bytes, part.plain_bytes, copied_bytes=copied)
+
+
+def _layer_part(
+    tensors: list[Tensor],
+    header: Header,
+    index: int,
+    context: ContextSettings,
+    packed_kinds: frozenset[int],
+) -> Part:
+    weights = _weights(tensors, packed_kinds)
+    names = [block[2] for t in tensors if (block := _BLOCK.match(t.name))]
+    has_state = any(name.startswith(_STATES) for name in names)
+    # A linear attention layer has a fused projection beside its state, and no cache.
+    has_cache = any(name.startswith(_KEYS) for name in names) or (
+        not has_state and any(name.startswith("attn_qkv") for name in names)
+    )
+    cache = _kv_bytes(header, index, context) if has_cache else 0
+    state = _state_bytes(header) if has_state else 0
+    return Part(weights.packed_bytes, weights.plain_bytes, cache + state)
+
+
+def _kv_bytes(header: Header, index: int, context: ContextSettings) -> int:
+    """The KV cache of a layer."""
+    n_heads = _per_layer(header, "attention.head_count_kv", index)
+    if n_heads is None:
+        n_heads = _per_layer(header, "attention.head_count", index) or 0
+    element_bytes = (header.key_length or 0) * _ELEMENT_BYTES[context.k_type]
+    element_bytes += (header.value_length or 0) * _ELEMENT_BYTES[context.v_type]
+    return int(n_heads * element_bytes * _n_cells(header, index, context))
+
+
+def _n_cells(header: Header, index: int, context: ContextSettings) -> int:
+    n_cells = _padded(context.n_ctx)
+    window = _integer(header, "attention.sliding_window")
+    if not window or not _is_windowed(header, index):
+        return n_cells
+    return min(n_cells, _padded(window + context.n_batch))
+
+
+def _is_windowed(header: Header, index: int) -> bool:
+    """Whether a layer sees its last tokens only; False where the file does not tell."""
+    stated = header.values.get(f"{header.architecture}.attention.sliding_window_pattern")
+    if isinstance(stated, Array):
+        flags = stated.numbers()
+        return index < len(flags) and bool(flags[index])
+    period = stated if type(stated) is int else _PATTERNS.get(header.architecture)
+    return period is not None and (period == 0 or index % period < period - 1)
+
+
+def _state_bytes(header: Header) -> int:
+    """The state of a recurrent layer, in f32 (llama_hparams::n_embd_r and n_embd_s)."""
+    n_embd = header.n_embd or 0
+    if head_size := _integer(header, "wkv.head_size"):
+        return 4 * n_embd * (head_size + (_integer(header, "token_shift_count") or 2))
+    if n_kept := _integer(header, "shortconv.l_cache"):
+        return 4 * n_embd * (n_kept - 1)
+    inner, state, kernel, groups = (
+        _integer(header, f"ssm.{name}") or 0
+        for name in ("inner_size", "state_size", "conv_kernel", "group_count")
+    )
+    return 4 * (max(0, kernel - 1) * (inner + 2 * groups * state) + state * inner)
+
+
+def _compute_bytes(header: Header, context: ContextSettings) -> int:
+    """A bound on the buffers of one pass: activations, the attention mask, and the logits.
+
+    Fitted to what llama.cpp reports for a dozen shapes; `tests/contract/test_memory.py` holds it
+    against llama.cpp.
+    """
+    n_embd = header.n_embd or 0
+    n_wide = max(
+        (max(t.shape[:2]) for t in header.tensors if _layer(t) >= 0 and len(t.shape) > 1),
+        default=n_embd,
+    )
+    n_experts = _integer(header, "expert_used_count") or 1
+    activations = 4 * context.n_batch * (8 * n_embd + 4 * n_wide * n_experts)
+    mask = 2 * context.n_batch * _padded(context.n_ctx)
+    logits = 4 * context.n_rows * len(header.vocab.tokens)
+    return activations + 2 * mask + logits
+
+
+def _padded(n: int) -> int:
+    return -(-n // _CELLS) * _CELLS
+
+
+def _integer(header: Header, key: str) -> int | None:
+    value = header.values.get(f"{header.architecture}.{key}")
+    return value if type(value) is int else None
+
+
+def _per_layer(header: Header, key: str, index: int) -> int | None:
+    """A number that is stated once for all layers, or layer by layer."""
+    value = header.values.get(f"{header.architecture}.{key}")
+    if isinstance(value, Array):
+        numbers = value.numbers()
+        return int(numbers[index]) if index < len(numbers) else 0
+    return value if type(value) is int else None
