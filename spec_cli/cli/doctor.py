@@ -70,10 +70,9 @@ def doctor(
         with Interrupts() as interrupts:
             status = Status(terminal, quiet=False)
             environment = surroundings(interrupts, notices, status)
-            if measure:
-                with status:
-                    _measure(pair, settings, environment, terminal)
-            report = _report(pair, settings, environment, environ)
+            with status:
+                measured = _measure(pair, settings, environment, terminal) if measure else ()
+            report = _report(pair, settings, environment, environ, measured)
     except Cancelled:
         raise typer.Exit(interrupts.exit_code) from None
     report = report.mapped(shortened(Path.home()))
@@ -85,26 +84,37 @@ def doctor(
 
 def _measure(
     pair: Pair, settings: SessionSettings, environment: Environment, terminal: Terminal
-) -> None:
-    """Load the pair once, so that its plan and costs are stored."""
-    files = fetch_pair(pair, terminal, offline=True, quiet=True)
-    draft = files.draft.path if files.draft else None
-    with Session(files.target.path, draft, settings, environment) as session:
-        session.prepare(1, 1)
+) -> tuple[Finding, ...]:
+    """Load the pair once, so that its plan and costs are stored. Raises Cancelled."""
+    try:
+        files = fetch_pair(pair, terminal, offline=True, quiet=True)
+        draft = files.draft.path if files.draft else None
+        with Session(files.target.path, draft, settings, environment) as session:
+            session.prepare(1, 1)
+    except SpecError as error:
+        return (_failure(error),)
+    return ()
+
+
+def _failure(error: SpecError) -> Finding:
+    return Finding(error.message, error.hint or "see the message", failed=True)
 
 
 def _report(
-    pair: Pair, settings: SessionSettings, environment: Environment, environ: dict[str, str]
+    pair: Pair,
+    settings: SessionSettings,
+    environment: Environment,
+    environ: dict[str, str],
+    measured: tuple[Finding, ...],
 ) -> Report:
     host = host_memory()
     load = Load(load_average(), usable_cores(), psutil.swap_memory().used)
     try:
         native = [_llama_section(), _devices_section()]
         loader = Loader(settings, environment)
-        pairs = [pair_section(pair, loader, settings, offline=hub.is_offline())]
+        pairs = [pair_section(pair, loader, settings, offline=hub.is_offline(), extra=measured)]
     except SpecError as error:
-        failure = Finding(error.message, error.hint or "see the message", failed=True)
-        native, pairs = [Section("llama.cpp", (), (failure,))], []
+        native, pairs = [Section("llama.cpp", (), (_failure(error),))], []
     sections = [
         _versions_section(),
         *native,

@@ -29,9 +29,14 @@ class Measured:
 
 
 def pair_section(
-    pair: Pair, loader: Loader, settings: SessionSettings, *, offline: bool
+    pair: Pair,
+    loader: Loader,
+    settings: SessionSettings,
+    *,
+    offline: bool,
+    extra: tuple[Finding, ...] = (),
 ) -> Section:
-    """All that can be told about a pair without loading it."""
+    """All that can be told about a pair without loading it; `extra` is what loading it showed."""
     title = f"pair {pair.name}"
     rows: list[tuple[str, str]] = []
     try:
@@ -51,7 +56,7 @@ def pair_section(
     measured = Measured(
         loader.stored_plan(target.path), loader.stored_draft_times(draft.path) if draft else None
     )
-    return Section(title, (*rows, *speed_rows(measured, has_draft=draft is not None)))
+    return Section(title, (*rows, *speed_rows(measured, has_draft=draft is not None)), extra)
 
 
 def speed_rows(measured: Measured, *, has_draft: bool) -> list[tuple[str, str]]:
