@@ -8,16 +8,17 @@ whose pattern is unknown counts as a full cache.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from spec_cli.gguf import Header
-from spec_cli.gguf_file import Array, Tensor
+from spec_cli.gguf import MAX_LAYERS, Header
+from spec_cli.gguf_file import BOOL, INT32, UINT32, Array, Tensor
 from spec_cli.llama.context import ContextSettings
 
 _ELEMENT_BYTES = {"f32": 4.0, "f16": 2.0, "bf16": 2.0, "q8_0": 34 / 32}
+_LISTS = (UINT32, INT32, BOOL)
 _CELLS = 256  # llama.cpp rounds a cache up to this
 _VOCAB_ENTRY_BYTES = 640  # of llama.cpp's tables, a token
-_BLOCK = re.compile(r"blk\.(\d+)\.(.+)")
+_BLOCK = re.compile(r"blk\.(\d{1,4})\.")
 _INPUT = ("token_embd", "position_embd", "token_types", "per_layer_token_embd")
 _KEYS = ("attn_k.", "attn_k_b", "attn_kv")
 _STATES = ("ssm_", "time_mix_", "shortconv")
@@ -62,28 +63,27 @@ def footprint(
     header: Header, context: ContextSettings, packed_kinds: frozenset[int] = frozenset()
 ) -> Footprint:
     """The footprint of a model; CPUs rearrange weights of `packed_kinds` (ggml types)."""
-    n_layer = max(header.n_layer or 0, 1 + max((_layer(t) for t in header.tensors), default=-1))
-    input_ = _weights([t for t in header.tensors if _is_input(t)], frozenset())
-    layers = [
-        _layer_part([t for t in header.tensors if _layer(t) == i], header, i, context, packed_kinds)
-        for i in range(n_layer)
+    n_layer = min(header.n_layer or 0, MAX_LAYERS)
+    layers: list[list[Tensor]] = [[] for _ in range(n_layer)]
+    input_, output = [], []
+    for tensor in header.tensors:
+        block = _BLOCK.match(tensor.name)
+        if block and int(block[1]) < n_layer:
+            layers[int(block[1])].append(tensor)
+        else:
+            (input_ if tensor.name.startswith(_INPUT) else output).append(tensor)
+    parts = [
+        replace(
+            _weights(layer, packed_kinds), cache_bytes=_cache_bytes(layer, header, i, context)
+        )
+        for i, layer in enumerate(layers)
     ]
     return Footprint(
-        input=input_,
-        parts=(*layers, _output(header, packed_kinds)),
+        input=_weights(input_, frozenset()),
+        parts=(*parts, _output(output, input_, packed_kinds)),
         compute_bytes=_compute_bytes(header, context),
         host_bytes=len(header.vocab.tokens) * (4 * context.n_rows + _VOCAB_ENTRY_BYTES),
     )
-
-
-def _layer(tensor: Tensor) -> int:
-    """The layer that `tensor` belongs to; -1: none."""
-    block = _BLOCK.match(tensor.name)
-    return int(block[1]) if block else -1
-
-
-def _is_input(tensor: Tensor) -> bool:
-    return tensor.name.startswith(_INPUT)
 
 
 def _weights(tensors: list[Tensor], packed_kinds: frozenset[int]) -> Part:
@@ -95,36 +95,29 @@ def _is_packed(tensor: Tensor, packed_kinds: frozenset[int]) -> bool:
     return tensor.kind in packed_kinds and len(tensor.shape) >= 2 and tensor.shape[1] % 8 == 0
 
 
-def _output(header: Header, packed_kinds: frozenset[int]) -> Part:
+def _output(tensors: list[Tensor], input_: list[Tensor], packed_kinds: frozenset[int]) -> Part:
     """The output head. Without one of its own, a model uses the embedding a second time."""
-    tensors = [t for t in header.tensors if _layer(t) < 0 and not _is_input(t)]
     part = _weights(tensors, packed_kinds)
-    if any(t.name == "output.weight" for t in tensors):
+    embedding = next((t for t in input_ if t.name == "token_embd.weight"), None)
+    if embedding is None or any(t.name == "output.weight" for t in tensors):
         return part
-    embedding = [t for t in header.tensors if t.name == "token_embd.weight"]
-    copied = sum(t.n_bytes for t in embedding)
-    if all(_is_packed(t, packed_kinds) for t in embedding):
-        return Part(part.packed_bytes + copied, part.plain_bytes)
-    return Part(part.packed_bytes, part.plain_bytes, copied_bytes=copied)
+    if _is_packed(embedding, packed_kinds):
+        return replace(part, packed_bytes=part.packed_bytes + embedding.n_bytes)
+    return replace(part, copied_bytes=embedding.n_bytes)
 
 
-def _layer_part(
-    tensors: list[Tensor],
-    header: Header,
-    index: int,
-    context: ContextSettings,
-    packed_kinds: frozenset[int],
-) -> Part:
-    weights = _weights(tensors, packed_kinds)
-    names = [block[2] for t in tensors if (block := _BLOCK.match(t.name))]
+def _cache_bytes(
+    tensors: list[Tensor], header: Header, index: int, context: ContextSettings
+) -> int:
+    """The KV cache and the recurrent state of a layer, told by what weights it has."""
+    names = [tensor.name.split(".", 2)[-1] for tensor in tensors]
     has_state = any(name.startswith(_STATES) for name in names)
     # A linear attention layer has a fused projection beside its state, and no cache.
     has_cache = any(name.startswith(_KEYS) for name in names) or (
         not has_state and any(name.startswith("attn_qkv") for name in names)
     )
     cache = _kv_bytes(header, index, context) if has_cache else 0
-    state = _state_bytes(header) if has_state else 0
-    return Part(weights.packed_bytes, weights.plain_bytes, cache + state)
+    return cache + (_state_bytes(header) if has_state else 0)
 
 
 def _kv_bytes(header: Header, index: int, context: ContextSettings) -> int:
@@ -149,8 +142,7 @@ def _is_windowed(header: Header, index: int) -> bool:
     """Whether a layer sees its last tokens only; False where the file does not tell."""
     stated = header.values.get(f"{header.architecture}.attention.sliding_window_pattern")
     if isinstance(stated, Array):
-        flags = stated.numbers()
-        return index < len(flags) and bool(flags[index])
+        return bool(_element(stated, index))
     period = stated if type(stated) is int else _PATTERNS.get(header.architecture)
     return period is not None and (period == 0 or index % period < period - 1)
 
@@ -177,7 +169,7 @@ def _compute_bytes(header: Header, context: ContextSettings) -> int:
     """
     n_embd = header.n_embd or 0
     n_wide = max(
-        (max(t.shape[:2]) for t in header.tensors if _layer(t) >= 0 and len(t.shape) > 1),
+        (max(t.shape[:2]) for t in header.tensors if len(t.shape) > 1 and _BLOCK.match(t.name)),
         default=n_embd,
     )
     n_experts = _integer(header, "expert_used_count") or 1
@@ -200,6 +192,12 @@ def _per_layer(header: Header, key: str, index: int) -> int | None:
     """A number that is stated once for all layers, or layer by layer."""
     value = header.values.get(f"{header.architecture}.{key}")
     if isinstance(value, Array):
-        numbers = value.numbers()
-        return int(numbers[index]) if index < len(numbers) else 0
+        return _element(value, index)
     return value if type(value) is int else None
+
+
+def _element(array: Array, index: int) -> int:
+    """The element of a layer; 0 where there is none."""
+    if array.kind not in _LISTS or not index < len(array) <= MAX_LAYERS:
+        return 0
+    return int(array.numbers()[index])
