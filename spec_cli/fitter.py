@@ -100,8 +100,8 @@ class Fitter:
     @cached_property
     def _site(self) -> Site:
         """The memory that was free before anything was loaded."""
-        devices = tuple(dict.fromkeys((*self.target.used, *self.draft.used)))
-        return site(self._host(), devices, packed_kinds(library().system_info))
+        devices = {device.name: device for device in (*self.target.used, *self.draft.used)}
+        return site(self._host(), tuple(devices.values()), packed_kinds(library().system_info))
 
 
 def _devices(name: str | None) -> tuple[Device, ...]:

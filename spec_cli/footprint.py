@@ -73,9 +73,7 @@ def footprint(
         else:
             (input_ if tensor.name.startswith(_INPUT) else output).append(tensor)
     parts = [
-        replace(
-            _weights(layer, packed_kinds), cache_bytes=_cache_bytes(layer, header, i, context)
-        )
+        replace(_weights(layer, packed_kinds), cache_bytes=_cache_bytes(layer, header, i, context))
         for i, layer in enumerate(layers)
     ]
     return Footprint(

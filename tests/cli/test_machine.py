@@ -10,7 +10,7 @@ import pytest
 from spec_cli import __version__
 from spec_cli.cli import devices as devices_command
 from spec_cli.llama.devices import Device
-from tests.cli.conftest import Call
+from tests.cli.conftest import Call, SpecCli
 from tests.cli.tiny_models import Models
 
 TOO_LARGE = ("-c", "2000000000")
@@ -50,7 +50,12 @@ def test_an_estimate_of_what_does_not_fit_is_printed_and_fails(call: Call, model
 
 def test_a_context_that_no_machine_holds_is_refused_at_once(call: Call, models: Models) -> None:
     call("run", "hi", "-n", "1", *models.pair, *TOO_LARGE).fails(
-        6, "GB of RAM", "KV cache", "can be used", "hint: use a smaller `--ctx-size` (", "`--no-draft`"
+        6,
+        "GB of RAM",
+        "KV cache",
+        "can be used",
+        "hint: use a smaller `--ctx-size` (",
+        "`--no-draft`",
     )
 
 
@@ -92,8 +97,11 @@ def device(name: str, kind: str) -> Device:
     return Device(name, f"a {kind}", kind, 10**9, 2 * 10**9, handle=1)
 
 
-def test_a_check_up_tells_what_a_bug_report_should(call: Call, models: Models) -> None:
-    run = call("doctor", *models.pair, env={"HF_TOKEN": "hf_secret", "OMP_NUM_THREADS": "3"})
+def test_a_check_up_tells_what_a_bug_report_should(
+    call: Call, models: Models, tmp_path: Path
+) -> None:
+    variables = {"HF_TOKEN": "hf_secret", "OMP_NUM_THREADS": "3", "XDG_STATE_HOME": str(tmp_path)}
+    run = call("doctor", *models.pair, env=variables)
     text = run.stdout.decode()
     assert run.exit_code == 0
     assert re.search(rf"spec-cli +{re.escape(__version__)}\n", text)
@@ -106,20 +114,21 @@ def test_a_check_up_tells_what_a_bug_report_should(call: Call, models: Models) -
     assert "OMP_NUM_THREADS is 3" in text and "`--threads N`" in text
 
 
-def test_a_check_up_does_not_tell_whose_machine_it_is(call: Call, models: Models) -> None:
-    text = call("doctor", *models.pair).stdout.decode()
-    assert str(call.spec_cli.home) not in text
+def test_a_check_up_does_not_tell_whose_machine_it_is(spec_cli: SpecCli, models: Models) -> None:
+    text = spec_cli("doctor", *models.pair).stdout.decode()
+    assert str(spec_cli.home) not in text
     assert "~/hf" in text
 
 
-def test_a_check_up_can_measure_the_pair(call: Call, models: Models) -> None:
-    run = call("doctor", *models.pair, "--measure", "--json")
+def test_a_check_up_can_measure_the_pair(call: Call, models: Models, tmp_path: Path) -> None:
+    state = {"XDG_STATE_HOME": str(tmp_path)}
+    run = call("doctor", *models.pair, "--measure", "--json", env=state)
     assert (run.exit_code, run.json["ok"]) == (0, True)
     pair = run.json["sections"]["pair target.gguf"]
     assert re.match(r"bit-exact|fast", pair["exactness"])
     assert re.match(r"a plain step takes \d+ ms, a pass", pair["costs"])
     assert pair["a guess"].endswith("with its own file")
-    known = call("doctor", *models.pair, "--json").json["sections"]["pair target.gguf"]
+    known = call("doctor", *models.pair, "--json", env=state).json["sections"]["pair target.gguf"]
     assert known["exactness"] == pair["exactness"]
 
 
@@ -138,10 +147,10 @@ def test_a_file_that_is_no_model_fails_the_check(call: Call, tmp_path: Path) -> 
     assert [finding["failed"] for finding in run.json["findings"]][0] is True
 
 
-def test_a_pair_that_is_not_cached_is_a_note_with_what_to_type(call: Call) -> None:
-    run = call("doctor", "--json")
+def test_a_pair_that_is_not_cached_is_a_note_with_what_to_type(spec_cli: SpecCli) -> None:
+    run = spec_cli("doctor", "--json")
     assert run.exit_code == 0
     hints = [finding["hint"] for finding in run.json["findings"]]
     assert "`spec-cli pull qwen2.5-coder-1.5b`" in hints
-    offline = call("doctor", env={"HF_HUB_OFFLINE": "1"})
+    offline = spec_cli("doctor", env={"HF_HUB_OFFLINE": "1"})
     assert offline.exit_code == 7
