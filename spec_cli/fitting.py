@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from spec_cli.drafters.model import N_ROWS
@@ -31,10 +31,10 @@ N_TARGET_ROWS = 64  # the longest draft that can be asked for, and one
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """The memory of this machine. The first of `rooms` is RAM; CPUs rearrange `packed_kinds`."""
+    """The memory of this machine. The first of `rooms` is RAM; `repacked` as in `footprint`."""
 
     rooms: tuple[Room, ...]
-    packed_kinds: frozenset[int] = frozenset()
+    repacked: Mapping[int, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Seat:
     n_gpu_layers: int | None = None
 
 
-def site(host: HostMemory, devices: Sequence[Device], packed_kinds: frozenset[int]) -> Site:
+def site(host: HostMemory, devices: Sequence[Device], repacked: Mapping[int, float]) -> Site:
     """The memory that there is. A device that reports none computes in RAM, as in llama.cpp."""
     ram = Room(HOST, host.available_bytes, host.limit_bytes or host.total_bytes)
     rooms = [
@@ -55,7 +55,7 @@ def site(host: HostMemory, devices: Sequence[Device], packed_kinds: frozenset[in
         else Room(d.name, ram.free_bytes, ram.total_bytes, shares_host=True)
         for d in devices
     ]
-    return Site((ram, *rooms), packed_kinds)
+    return Site((ram, *rooms), repacked)
 
 
 def plan_pair(
@@ -139,7 +139,7 @@ def _demand(
         role=role,
         file=header.path.name,
         n_ctx=n_ctx,
-        footprint=footprint(header, context, site.packed_kinds),
+        footprint=footprint(header, context, site.repacked),
         devices=seat.devices,
         n_gpu_layers=seat.n_gpu_layers,
     )

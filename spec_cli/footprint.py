@@ -8,6 +8,7 @@ whose pattern is unknown counts as a full cache.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from spec_cli.gguf import MAX_LAYERS, Header
@@ -17,7 +18,7 @@ from spec_cli.llama.context import ContextSettings
 _ELEMENT_BYTES = {"f32": 4.0, "f16": 2.0, "bf16": 2.0, "q8_0": 34 / 32}
 _LISTS = (UINT32, INT32, BOOL)
 _CELLS = 256  # llama.cpp rounds a cache up to this
-_VOCAB_ENTRY_BYTES = 640  # of llama.cpp's tables, a token
+_VOCAB_ENTRY_BYTES = 400  # of llama.cpp's tables, a token
 _BLOCK = re.compile(r"blk\.(\d{1,4})\.")
 _INPUT = ("token_embd", "position_embd", "token_types", "per_layer_token_embd")
 _KEYS = ("attn_k.", "attn_k_b", "attn_kv")
@@ -59,13 +60,15 @@ class Footprint:
         return len(self.parts)
 
 
-def footprint(
-    header: Header, context: ContextSettings, packed_kinds: frozenset[int] = frozenset()
-) -> Footprint:
-    """The footprint of a model; CPUs rearrange weights of `packed_kinds` (ggml types)."""
+def footprint(header: Header, context: ContextSettings, repacked: Mapping[int, float]) -> Footprint:
+    """The footprint of a model, of whose weights CPUs rearrange those of the ggml types `repacked`.
+
+    That makes them so many times as large.
+    """
     n_layer = min(header.n_layer or 0, MAX_LAYERS)
     layers: list[list[Tensor]] = [[] for _ in range(n_layer)]
-    input_, output = [], []
+    input_: list[Tensor] = []
+    output: list[Tensor] = []
     for tensor in header.tensors:
         block = _BLOCK.match(tensor.name)
         if block and int(block[1]) < n_layer:
@@ -73,49 +76,70 @@ def footprint(
         else:
             (input_ if tensor.name.startswith(_INPUT) else output).append(tensor)
     parts = [
-        replace(_weights(layer, packed_kinds), cache_bytes=_cache_bytes(layer, header, i, context))
+        replace(_weights(layer, repacked), cache_bytes=_cache_bytes(layer, header, i, context))
         for i, layer in enumerate(layers)
     ]
+    has_cache = any(_has_cache(layer) for layer in layers)
+    n_caches = has_cache + bool(_integer(header, "attention.sliding_window"))
     return Footprint(
-        input=_weights(input_, frozenset()),
-        parts=(*parts, _output(output, input_, packed_kinds)),
-        compute_bytes=_compute_bytes(header, context),
+        input=_weights(input_, {}),
+        parts=(*parts, _output(output, input_, repacked)),
+        compute_bytes=_compute_bytes(header, context, n_caches=n_caches),
         host_bytes=len(header.vocab.tokens) * (4 * context.n_rows + _VOCAB_ENTRY_BYTES),
     )
 
 
-def _weights(tensors: list[Tensor], packed_kinds: frozenset[int]) -> Part:
-    packed = sum(t.n_bytes for t in tensors if _is_packed(t, packed_kinds))
-    return Part(packed, sum(t.n_bytes for t in tensors) - packed)
+def _weights(tensors: Sequence[Tensor], repacked: Mapping[int, float]) -> Part:
+    sizes = [(_packed_bytes(tensor, repacked), tensor.n_bytes) for tensor in tensors]
+    return Part(
+        packed_bytes=sum(packed for packed, _ in sizes),
+        plain_bytes=sum(plain for packed, plain in sizes if not packed),
+    )
 
 
-def _is_packed(tensor: Tensor, packed_kinds: frozenset[int]) -> bool:
-    return tensor.kind in packed_kinds and len(tensor.shape) >= 2 and tensor.shape[1] % 8 == 0
+def _packed_bytes(tensor: Tensor, repacked: Mapping[int, float]) -> int:
+    """The size of a weight that is rearranged; 0: it is not."""
+    if len(tensor.shape) < 2 or tensor.shape[1] % 8:
+        return 0
+    return round(tensor.n_bytes * repacked.get(tensor.kind, 0))
 
 
-def _output(tensors: list[Tensor], input_: list[Tensor], packed_kinds: frozenset[int]) -> Part:
+def _output(
+    tensors: Sequence[Tensor], input_: Sequence[Tensor], repacked: Mapping[int, float]
+) -> Part:
     """The output head. Without one of its own, a model uses the embedding a second time."""
-    part = _weights(tensors, packed_kinds)
+    part = _weights(tensors, repacked)
     embedding = next((t for t in input_ if t.name == "token_embd.weight"), None)
     if embedding is None or any(t.name == "output.weight" for t in tensors):
         return part
-    if _is_packed(embedding, packed_kinds):
-        return replace(part, packed_bytes=part.packed_bytes + embedding.n_bytes)
+    if packed_bytes := _packed_bytes(embedding, repacked):
+        return replace(part, packed_bytes=part.packed_bytes + packed_bytes)
     return replace(part, copied_bytes=embedding.n_bytes)
 
 
 def _cache_bytes(
-    tensors: list[Tensor], header: Header, index: int, context: ContextSettings
+    tensors: Sequence[Tensor], header: Header, index: int, context: ContextSettings
 ) -> int:
-    """The KV cache and the recurrent state of a layer, told by what weights it has."""
-    names = [tensor.name.split(".", 2)[-1] for tensor in tensors]
-    has_state = any(name.startswith(_STATES) for name in names)
-    # A linear attention layer has a fused projection beside its state, and no cache.
-    has_cache = any(name.startswith(_KEYS) for name in names) or (
-        not has_state and any(name.startswith("attn_qkv") for name in names)
+    """The KV cache and the recurrent state of a layer."""
+    cache = _kv_bytes(header, index, context) if _has_cache(tensors) else 0
+    return cache + (_state_bytes(header) if _has_state(tensors) else 0)
+
+
+def _has_cache(tensors: Sequence[Tensor]) -> bool:
+    """Whether a layer with these weights has keys; a linear one has a fused projection, too."""
+    names = _names(tensors)
+    return any(name.startswith(_KEYS) for name in names) or (
+        any(name.startswith("attn_qkv") for name in names) and not _has_state(tensors)
     )
-    cache = _kv_bytes(header, index, context) if has_cache else 0
-    return cache + (_state_bytes(header) if has_state else 0)
+
+
+def _has_state(tensors: Sequence[Tensor]) -> bool:
+    return any(name.startswith(_STATES) for name in _names(tensors))
+
+
+def _names(tensors: Sequence[Tensor]) -> list[str]:
+    """The names without the layer's."""
+    return [tensor.name.split(".", 2)[-1] for tensor in tensors]
 
 
 def _kv_bytes(header: Header, index: int, context: ContextSettings) -> int:
@@ -159,11 +183,11 @@ def _state_bytes(header: Header) -> int:
     return 4 * (max(0, kernel - 1) * (inner + 2 * groups * state) + state * inner)
 
 
-def _compute_bytes(header: Header, context: ContextSettings) -> int:
-    """A bound on the buffers of one pass: activations, the attention mask, and the logits.
+def _compute_bytes(header: Header, context: ContextSettings, *, n_caches: int) -> int:
+    """A bound on the buffers of one pass: activations, the mask of each kind of cache, logits.
 
-    Fitted to what llama.cpp reports for a dozen shapes; `tests/contract/test_memory.py` holds it
-    against llama.cpp.
+    llama.cpp 0c1e57098 takes from half of it to all of it, by the shape of the model;
+    `tests/contract/test_memory.py` holds it against llama.cpp.
     """
     n_embd = header.n_embd or 0
     n_wide = max(
@@ -171,10 +195,10 @@ def _compute_bytes(header: Header, context: ContextSettings) -> int:
         default=n_embd,
     )
     n_experts = _integer(header, "expert_used_count") or 1
-    activations = 4 * context.n_batch * (8 * n_embd + 4 * n_wide * n_experts)
-    mask = 2 * context.n_batch * _padded(context.n_ctx)
+    activations = 4 * context.n_batch * (6 * n_embd + 3 * n_wide * n_experts)
+    masks = n_caches * 2 * context.n_batch * _padded(context.n_ctx)
     logits = 4 * context.n_rows * len(header.vocab.tokens)
-    return activations + 2 * mask + logits
+    return activations + masks + logits
 
 
 def _padded(n: int) -> int:

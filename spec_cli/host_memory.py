@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
-
 _CGROUPS = Path("/sys/fs/cgroup")
 _MEMBERSHIP = Path("/proc/self/cgroup")
 # v1 writes "no limit" as the largest multiple of a page.
@@ -28,6 +26,8 @@ class HostMemory:
 
 def host_memory(cgroups: Path = _CGROUPS, membership: Path = _MEMBERSHIP) -> HostMemory:
     """The RAM of this process, now."""
+    import psutil  # slow to import
+
     system = psutil.virtual_memory()
     available, tightest = system.available, None
     for group in _groups(cgroups, membership):
@@ -37,6 +37,13 @@ def host_memory(cgroups: Path = _CGROUPS, membership: Path = _MEMBERSHIP) -> Hos
         tightest = limit if tightest is None else min(limit, tightest)
         available = min(available, max(0, limit - _held(group)))
     return HostMemory(available, system.total, tightest)
+
+
+def swap_in_use() -> int:
+    """Bytes of swap that the system uses."""
+    import psutil
+
+    return int(psutil.swap_memory().used)
 
 
 def _groups(cgroups: Path, membership: Path) -> Iterator[Path]:

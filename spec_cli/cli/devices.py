@@ -44,7 +44,9 @@ def devices(
 def missing_gpu(found: Sequence[Device]) -> tuple[str, str] | None:
     """That a GPU is there which this build cannot use, and how to get one that can; or None."""
     gpu = None if any(device.offloads for device in found) else unused_gpu()
-    return gpu and (f"there seems to be {gpu}, which this build does not use", build_hint(gpu))
+    if gpu is None:
+        return None
+    return f"there seems to be {gpu}, which this build does not use", build_hint(gpu)
 
 
 def is_default(device: Device, found: Sequence[Device]) -> bool:

@@ -10,7 +10,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
-import psutil
 import typer
 from platformdirs import user_cache_path, user_state_path
 
@@ -33,7 +32,7 @@ from spec_cli.doctor.system import (
 )
 from spec_cli.errors import Cancelled, CheckError, SpecError
 from spec_cli.events import Notice
-from spec_cli.host_memory import host_memory
+from spec_cli.host_memory import host_memory, swap_in_use
 from spec_cli.llama.devices import backends, list_devices
 from spec_cli.llama.library import library
 from spec_cli.llama.repacking import features
@@ -108,7 +107,7 @@ def _report(
     measured: tuple[Finding, ...],
 ) -> Report:
     host = host_memory()
-    load = Load(load_average(), usable_cores(), psutil.swap_memory().used)
+    load = Load(load_average(), usable_cores(), swap_in_use())
     try:
         native = [_llama_section(), _devices_section()]
         loader = Loader(settings, environment)

@@ -66,8 +66,8 @@ def _rows(plan: MemoryPlan) -> Iterator[list[str]]:
         on_host = p.n_layers - p.n_gpu_layers
         for place, share in p.shares.items():
             layers = f"{on_host if place == HOST else p.n_gpu_layers} of {p.n_layers}"
-            sizes = (share.weights_bytes, share.mapped_bytes, share.cache_bytes)
-            sizes += (share.compute_bytes, share.total_bytes)
+            sizes = [share.weights_bytes, share.mapped_bytes, share.cache_bytes]
+            sizes += [share.compute_bytes, share.total_bytes]
             yield [p.role, place, layers, *map(gigabytes, sizes)]
 
 

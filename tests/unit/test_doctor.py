@@ -18,7 +18,7 @@ from spec_cli.doctor.system import (
     unused_instructions,
 )
 from spec_cli.host_memory import HostMemory
-from spec_cli.llama.repacking import features, packed_kinds
+from spec_cli.llama.repacking import features, repacked
 
 GB = 10**9
 QUIET = Load(0.1, 4, 0)
@@ -94,10 +94,11 @@ def test_instructions_that_the_build_leaves_unused_are_named() -> None:
 
 
 def test_the_kinds_that_are_rearranged_follow_the_instructions() -> None:
-    assert packed_kinds("CPU : SSE3 = 1 | ") == frozenset()
-    assert packed_kinds("CPU : AVX2 = 1 | ") == {2, 12, 20, 39}
-    assert packed_kinds(LINE) == {2, 12, 20, 39} | {2, 3, 8, 12, 13, 14, 23}
-    assert 14 in packed_kinds("CPU : NEON = 1 | DOTPROD = 1 | ")
+    assert repacked("CPU : SSE3 = 1 | ") == {}
+    assert repacked("CPU : AVX2 = 1 | ") == dict.fromkeys((2, 12, 20, 39), 1.0)
+    assert set(repacked(LINE)) == {2, 12, 20, 39} | {2, 3, 8, 12, 13, 14, 23}
+    assert repacked(LINE)[12] == 148 / 144  # AMX comes before AVX2
+    assert 14 in repacked("CPU : NEON = 1 | DOTPROD = 1 | ")
 
 
 def test_flags_are_those_of_the_first_cpu(tmp_path: Path) -> None:
