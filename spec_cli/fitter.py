@@ -86,6 +86,9 @@ class Fitter:
                 self.draft = self._settled(self.draft, placement)
 
     def _settled(self, offload: Offload, placement: Placement) -> Offload:
+        """`offload` with as many layers as `placement` gives to its devices, if it has any."""
+        if not offload.devices:
+            return offload
         if notice := layer_notice(placement, offload.names):
             self._notify(notice)
         n = placement.n_gpu_layers

@@ -89,7 +89,7 @@ def shortage(
         plan.placements[0].n_ctx,
     )
     levers = [
-        f"a smaller `--ctx-size` ({n_fitting} fits)" if n_fitting else None,
+        f"a smaller `--ctx-size` (`-c {n_fitting}` fits)" if n_fitting else None,
         "fewer `--gpu-layers`" if on_gpu else None,
         "a smaller quantisation",
         "`--no-draft`" if draft else None,
@@ -149,8 +149,8 @@ def _items(share: Share) -> str:
     """What a share is made of."""
     weights = share.weights_bytes / 1e9
     cache, buffers = share.cache_bytes / 1e9, share.compute_bytes / 1e9
-    return f"weights {weights:.1f}, KV cache {cache:.1f}, buffers {buffers:.1f}"
+    return f"weights {weights:,.1f}, KV cache {cache:,.1f}, buffers {buffers:,.1f}"
 
 
 def _gb(n_bytes: int) -> str:
-    return f"{n_bytes / 1e9:.1f} GB"
+    return f"{n_bytes / 1e9:,.1f} GB"

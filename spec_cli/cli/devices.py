@@ -54,18 +54,18 @@ def is_default(device: Device, found: Sequence[Device]) -> bool:
     return device.offloads or (device.kind == "cpu" and not any(other.offloads for other in found))
 
 
-def _row(device: Device, found: Sequence[Device], host: HostMemory) -> list[str]:
-    free, total = _memory(device, host)
-    mark = "*" if is_default(device, found) else ""
-    sizes = (gigabytes(free), gigabytes(total))
-    return [mark, device.name, device.kind, *sizes, device.description]
-
-
-def _memory(device: Device, host: HostMemory) -> tuple[int, int]:
+def memory_of(device: Device, host: HostMemory) -> tuple[int, int]:
     """Free and total bytes; of a CPU, what this process may use, which llama.cpp does not ask."""
     if device.kind == "cpu":
         return host.available_bytes, host.limit_bytes or host.total_bytes
     return device.free_bytes, device.total_bytes
+
+
+def _row(device: Device, found: Sequence[Device], host: HostMemory) -> list[str]:
+    free, total = memory_of(device, host)
+    mark = "*" if is_default(device, found) else ""
+    sizes = (gigabytes(free), gigabytes(total))
+    return [mark, device.name, device.kind, *sizes, device.description]
 
 
 def _as_json(
@@ -73,7 +73,7 @@ def _as_json(
 ) -> dict[str, object]:
     rows = []
     for device in found:
-        free, total = _memory(device, host)
+        free, total = memory_of(device, host)
         rows.append(
             {
                 "name": device.name,

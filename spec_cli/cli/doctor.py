@@ -16,7 +16,7 @@ from platformdirs import user_cache_path, user_state_path
 from spec_cli import __version__, hub, registry, store
 from spec_cli.bench.machine import load_average, this_machine
 from spec_cli.cli import options as opt
-from spec_cli.cli.devices import is_default, missing_gpu
+from spec_cli.cli.devices import is_default, memory_of, missing_gpu
 from spec_cli.cli.pairs import choose_pair, fetch_pair
 from spec_cli.cli.signals import Interrupts
 from spec_cli.cli.surroundings import surroundings
@@ -32,7 +32,7 @@ from spec_cli.doctor.system import (
 )
 from spec_cli.errors import Cancelled, CheckError, SpecError
 from spec_cli.events import Notice
-from spec_cli.host_memory import host_memory, swap_in_use
+from spec_cli.host_memory import HostMemory, host_memory, swap_in_use
 from spec_cli.llama.devices import backends, list_devices
 from spec_cli.llama.library import library
 from spec_cli.llama.repacking import features
@@ -109,7 +109,7 @@ def _report(
     host = host_memory()
     load = Load(load_average(), usable_cores(), swap_in_use())
     try:
-        native = [_llama_section(), _devices_section()]
+        native = [_llama_section(), _devices_section(host)]
         loader = Loader(settings, environment)
         pairs = [pair_section(pair, loader, settings, offline=hub.is_offline(), extra=measured)]
     except SpecError as error:
@@ -145,17 +145,14 @@ def _llama_section() -> Section:
     return Section("llama.cpp", rows, tuple(found))
 
 
-def _devices_section() -> Section:
+def _devices_section(host: HostMemory) -> Section:
     found = list_devices()
-    rows = [
-        (
-            device.name,
-            f"{device.kind}, {device.description}, {device.free_bytes / 1e9:.1f} of "
-            f"{device.total_bytes / 1e9:.1f} GB free"
-            + (", used by default" if is_default(device, found) else ""),
-        )
-        for device in found
-    ]
+    rows = []
+    for device in found:
+        free, total = memory_of(device, host)
+        used = ", used by default" if is_default(device, found) else ""
+        memory = f"{free / 1e9:.1f} of {total / 1e9:.1f} GB free"
+        rows.append((device.name, f"{device.kind}, {device.description}, {memory}{used}"))
     gpu = missing_gpu(found)
     return Section("devices", tuple(rows), (Finding(*gpu),) if gpu else ())
 

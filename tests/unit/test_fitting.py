@@ -10,7 +10,7 @@ import pytest
 from spec_cli import fitter
 from spec_cli.errors import ExitCode, ResourceError
 from spec_cli.events import Notice
-from spec_cli.fitter import Fitter
+from spec_cli.fitter import Fitter, Offload
 from spec_cli.fitting import first_context, site
 from spec_cli.gguf import Header, read_header
 from spec_cli.host_memory import HostMemory
@@ -70,6 +70,14 @@ def test_a_pair_that_fits_is_no_news(
     assert desk.fitter.target.names == ("CUDA0",)
 
 
+def test_without_a_device_nothing_is_settled_that_measurements_hang_on(
+    monkeypatch: pytest.MonkeyPatch, target: Header, draft: Header
+) -> None:
+    desk = Desk(monkeypatch, SessionSettings())
+    desk.fitter.fit(target, draft, 512)
+    assert desk.fitter.target == desk.fitter.draft == Offload((), ALL_LAYERS)
+
+
 def test_a_context_that_no_machine_holds_is_refused_with_one_that_fits(
     monkeypatch: pytest.MonkeyPatch, target: Header, draft: Header
 ) -> None:
@@ -82,7 +90,7 @@ def test_a_context_that_no_machine_holds_is_refused_with_one_that_fits(
     assert "KV cache 76" in error.message and "of RAM" in error.message
     assert error.message.endswith("and 3.9 GB can be used")
     assert error.hint is not None
-    fitting = int(error.hint.partition("`--ctx-size` (")[2].partition(" fits")[0])
+    fitting = int(error.hint.partition("(`-c ")[2].partition("` fits")[0])
     desk.fitter.fit(target, draft, fitting)
     with pytest.raises(ResourceError):
         desk.fitter.fit(target, draft, fitting + 256)
