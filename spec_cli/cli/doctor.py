@@ -70,11 +70,12 @@ def doctor(
             status = Status(terminal, quiet=False)
             environment = surroundings(interrupts, notices, status)
             with status:
-                measured = _measure(pair, settings, environment, terminal) if measure else ()
-            report = _report(pair, settings, environment, environ, measured)
+                findings = _measure(pair, settings, environment, terminal) if measure else ()
+            sections = _sections(pair, settings, environment, environ)
     except Cancelled:
         raise typer.Exit(interrupts.exit_code) from None
-    report = report.mapped(shortened(Path.home()))
+    findings += tuple(Finding(notice.message, notice.hint) for notice in notices)
+    report = Report((*sections, Section("", (), findings))).mapped(shortened(Path.home()))
     text = json.dumps(report_object(report)) if as_json else "\n".join(report_lines(report))
     Stdout(terminal.stdout).write(f"{text}\n")
     if report.failed:
@@ -91,30 +92,23 @@ def _measure(
         with Session(files.target.path, draft, settings, environment) as session:
             session.prepare(1, 1)
     except SpecError as error:
-        return (_failure(error),)
+        return (Finding.of(error),)
     return ()
 
 
-def _failure(error: SpecError) -> Finding:
-    return Finding(error.message, error.hint or "see the message", failed=True)
-
-
-def _report(
-    pair: Pair,
-    settings: SessionSettings,
-    environment: Environment,
-    environ: dict[str, str],
-    measured: tuple[Finding, ...],
-) -> Report:
+def _sections(
+    pair: Pair, settings: SessionSettings, environment: Environment, environ: dict[str, str]
+) -> list[Section]:
     host = host_memory()
     load = Load(load_average(), usable_cores(), swap_in_use())
     try:
         native = [_llama_section(), _devices_section(host)]
         loader = Loader(settings, environment)
-        pairs = [pair_section(pair, loader, settings, offline=hub.is_offline(), extra=measured)]
+        offline, notify = hub.is_offline(), environment.notify
+        pairs = [pair_section(pair, loader, settings, offline=offline, notify=notify)]
     except SpecError as error:
-        native, pairs = [Section("llama.cpp", (), (_failure(error),))], []
-    sections = [
+        native, pairs = [Section("llama.cpp", (), (Finding.of(error),))], []
+    return [
         _versions_section(),
         *native,
         Section("threads", (("used", explain_cores()),)),
@@ -123,7 +117,6 @@ def _report(
         *pairs,
         environment_section(environ),
     ]
-    return Report(tuple(sections))
 
 
 def _versions_section() -> Section:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
 
 from spec_cli import download
 from spec_cli.doctor.report import Finding, Section
 from spec_cli.download import LocalModel
 from spec_cli.errors import SpecError
+from spec_cli.events import Notice
 from spec_cli.fitting import first_context
 from spec_cli.gguf import Header, read_header
 from spec_cli.loader import Loader
@@ -15,17 +16,8 @@ from spec_cli.modelref import ModelRef, Pair
 from spec_cli.pairing import check_pair
 from spec_cli.settings import SessionSettings
 from spec_cli.spec.costs import PassTimes
-from spec_cli.spec.exactness import ExactnessPlan
 
 _NOT_YET = "not measured yet: the first run does, or `--measure`"
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """What is known about a pair here: from earlier runs, or from one just now."""
-
-    plan: ExactnessPlan | None
-    draft: PassTimes | None
 
 
 def pair_section(
@@ -34,40 +26,29 @@ def pair_section(
     settings: SessionSettings,
     *,
     offline: bool,
-    extra: tuple[Finding, ...] = (),
+    notify: Callable[[Notice], None],
 ) -> Section:
-    """All that can be told about a pair without loading it; `extra` is what loading it showed."""
+    """All that can be told about a pair without loading it. `notify` gets what is no failure."""
     title = f"pair {pair.name}"
     rows: list[tuple[str, str]] = []
     try:
         models = _find(pair, rows)
         if models is None:
-            missing = Finding(
-                f"`{pair.name}` is not in the cache, so it was not checked",
-                f"`spec-cli pull {pair.name}`",
-                failed=offline,
-            )
+            message = f"`{pair.name}` is not in the cache, so it was not checked"
+            missing = Finding(message, f"`spec-cli pull {pair.name}`", failed=offline)
             return Section(title, tuple(rows), (missing,))
-        target, draft = _headers(models, rows)
+        target, draft = _headers(models, rows, notify)
         _check_memory(target, draft, loader, settings, rows)
     except SpecError as error:
-        failure = Finding(error.message, error.hint or "see the message", failed=True)
-        return Section(title, tuple(rows), (failure,))
-    measured = Measured(
-        loader.stored_plan(target.path), loader.stored_draft_times(draft.path) if draft else None
-    )
-    return Section(title, (*rows, *speed_rows(measured, has_draft=draft is not None)), extra)
-
-
-def speed_rows(measured: Measured, *, has_draft: bool) -> list[tuple[str, str]]:
-    """The exactness plan and the costs, in words."""
-    plan = measured.plan
-    rows = [("exactness", plan.describe() if plan else _NOT_YET)]
+        return Section(title, tuple(rows), (Finding.of(error),))
+    plan = loader.stored_plan(target.path)
+    rows.append(("exactness", plan.describe() if plan else _NOT_YET))
     rows.append(("costs", _costs(plan.times) if plan else _NOT_YET))
-    if has_draft:
-        guess = f"{1000 * measured.draft(1):.0f} ms with its own file" if measured.draft else None
-        rows.append(("a guess", guess or _NOT_YET))
-    return rows
+    if draft:
+        times = loader.stored_draft_times(draft.path)
+        guess = f"{1000 * times(1):.0f} ms with its own file" if times else _NOT_YET
+        rows.append(("a guess", guess))
+    return Section(title, tuple(rows))
 
 
 def _costs(times: PassTimes) -> str:
@@ -99,6 +80,8 @@ def _headers(models: list[LocalModel], rows: list[tuple[str, str]]) -> tuple[Hea
     draft = others[0] if others else None
     if draft:
         report = check_pair(target, draft)
+        for note in report.notes:
+            notify(note)
         rows.append(("vocabulary", f"shared: {report.n_shared:,} tokens"))
     return target, draft
 

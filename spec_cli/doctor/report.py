@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
+
+from spec_cli.errors import SpecError
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,8 +15,18 @@ class Finding:
     """Something that is not as it should be, and what to type; `failed`: the pair cannot run."""
 
     message: str
-    hint: str
+    hint: str | None
     failed: bool = False
+
+    @classmethod
+    def of(cls, error: SpecError) -> Self:
+        """An error that keeps the pair from running."""
+        return cls(error.message, error.hint, failed=True)
+
+    def mapped(self, change: Callable[[str], str]) -> Finding:
+        """The finding with its texts changed."""
+        hint = None if self.hint is None else change(self.hint)
+        return Finding(change(self.message), hint, self.failed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +46,8 @@ class Report:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """Those that keep the pair from running first."""
-        found = [finding for section in self.sections for finding in section.findings]
+        """Each once, those that keep the pair from running first."""
+        found = dict.fromkeys(f for section in self.sections for f in section.findings)
         return tuple(sorted(found, key=lambda finding: not finding.failed))
 
     @property
@@ -49,7 +62,7 @@ class Report:
                 Section(
                     s.title,
                     tuple((name, change(value)) for name, value in s.rows),
-                    tuple(Finding(change(f.message), change(f.hint), f.failed) for f in s.findings),
+                    tuple(finding.mapped(change) for finding in s.findings),
                 )
                 for s in self.sections
             )

@@ -12,6 +12,8 @@ def report_lines(report: Report) -> list[str]:
     """The report, section by section, and the findings at its end."""
     lines: list[str] = []
     for section in report.sections:
+        if not section.rows:
+            continue
         lines.append(section.title)
         width = max((len(name) for name, _ in section.rows), default=0)
         lines += [f"  {name:{width}}  {inert(value)}" for name, value in section.rows]
@@ -19,7 +21,9 @@ def report_lines(report: Report) -> list[str]:
     lines.append("findings" if report.findings else "nothing is wrong")
     for finding in report.findings:
         mark = "FAILED" if finding.failed else "note"
-        lines += [f"  {mark}: {inert(finding.message)}", f"    {inert(finding.hint)}"]
+        lines.append(f"  {mark}: {inert(finding.message)}")
+        if finding.hint:
+            lines.append(f"    {inert(finding.hint)}")
     return lines
 
 
@@ -28,7 +32,9 @@ def report_object(report: Report) -> dict[str, object]:
     return {
         "schema": SCHEMA,
         "ok": not report.failed,
-        "sections": {section.title: dict(section.rows) for section in report.sections},
+        "sections": {
+            section.title: dict(section.rows) for section in report.sections if section.rows
+        },
         "findings": [
             {"message": f.message, "hint": f.hint, "failed": f.failed} for f in report.findings
         ],
