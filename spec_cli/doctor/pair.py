@@ -74,7 +74,9 @@ def _find(pair: Pair, rows: list[tuple[str, str]]) -> list[LocalModel] | None:
     return models if len(models) == len(refs) else None
 
 
-def _headers(models: list[LocalModel], rows: list[tuple[str, str]]) -> tuple[Header, Header | None]:
+def _headers(
+    models: list[LocalModel], rows: list[tuple[str, str]], notify: Callable[[Notice], None]
+) -> tuple[Header, Header | None]:
     """Both headers, compared. Raises ModelError or PairError."""
     target, *others = [read_header(model.path) for model in models]
     draft = others[0] if others else None

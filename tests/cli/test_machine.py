@@ -159,3 +159,27 @@ def test_a_pair_that_is_not_cached_is_a_note_with_what_to_type(spec_cli: SpecCli
     assert "`spec-cli pull qwen2.5-coder-1.5b`" in hints
     offline = spec_cli("doctor", env={"HF_HUB_OFFLINE": "1"})
     assert offline.exit_code == 7
+
+
+@pytest.mark.parametrize(
+    "args", [("run", "--estimate", "--json"), ("devices", "--json"), ("doctor", "--json")]
+)
+def test_every_field_of_an_object_is_documented(
+    call: Call, models: Models, args: tuple[str, ...]
+) -> None:
+    value = call(*args, *(() if args[0] == "devices" else models.pair)).json
+    text = (Path(__file__).parents[2] / "docs" / "machine.md").read_text(encoding="utf-8")
+    table = text.partition(f'"{value["schema"]}"')[2].partition("\n\n")[0]
+    missing = {name for name in _fields(value) if f"`{name}" not in table}
+    assert missing == {"schema"}  # it stands before the part that was cut out
+
+
+def _fields(value: object) -> set[str]:
+    """The names in an object that are fixed: those of places and sections are not."""
+    if isinstance(value, list):
+        return set().union(*map(_fields, value)) if value else set()
+    if not isinstance(value, dict):
+        return set()
+    inner = [v for k, v in value.items() if k != "sections"]
+    names = {name for name in value if name != "RAM"}
+    return names.union(*map(_fields, inner))

@@ -19,6 +19,7 @@ from spec_cli.doctor.system import (
 )
 from spec_cli.host_memory import HostMemory
 from spec_cli.llama.repacking import features, repacked
+from spec_cli.render.doctor import report_lines, report_object
 
 GB = 10**9
 QUIET = Load(0.1, 4, 0)
@@ -140,3 +141,19 @@ def test_a_gpu_is_known_by_what_its_driver_leaves(
     (tmp_path / trace).mkdir(parents=True)
     assert unused_gpu(tmp_path, system, "arm64") == gpu
     assert gpu is None or word in build_hint(gpu)
+
+
+def test_a_finding_that_several_sections_have_is_told_once() -> None:
+    note = Finding("a", None)
+    report = Report((Section("x", (), (note,)), Section("", (), (note,))))
+    assert report.findings == (note,)
+    assert report_lines(report) == ["findings", "  note: a"]
+    assert report_object(report)["findings"] == [{"message": "a", "hint": None, "failed": False}]
+
+
+def test_a_report_without_findings_says_so() -> None:
+    report = Report((Section("versions", (("a", "1"), ("long", "2\x1b"))),))
+    lines = report_lines(report)
+    assert lines[:2] == ["versions", "  a     1"]
+    assert "\x1b" not in lines[2]
+    assert lines[-1] == "nothing is wrong"
