@@ -18,6 +18,7 @@ from spec_cli.earlier import EarlierAnswers
 from spec_cli.engine import Decoder
 from spec_cli.errors import UsageError
 from spec_cli.events import DraftingOff, Event, Finished, Notice
+from spec_cli.fitting import N_TARGET_ROWS, first_context
 from spec_cli.gguf import Header, read_header
 from spec_cli.learned import LearnedAcceptance
 from spec_cli.llama.context import ContextSettings
@@ -40,7 +41,6 @@ from spec_cli.text import Output
 _CONTENDED = 1.6  # times what was measured
 _WORTH_SAYING_S = 0.01  # a plain step; shorter ones are disturbed by anything
 _LEARNED_POSITIONS = ("gpt2", "starcoder")
-_N_TARGET_ROWS = 64  # the longest draft that can be asked for, and one
 
 
 class Session:
@@ -57,7 +57,7 @@ class Session:
         settings: SessionSettings,
         environment: Environment,
     ) -> None:
-        """Check both headers, then load the target.
+        """Check both headers and the memory they need, then load the target.
 
         Raises ModelError, PairError, ResourceError, UsageError or Cancelled.
         """
@@ -71,6 +71,7 @@ class Session:
         self.drafting_off: str | None = None
         self.costs: CostTable | None = None
         self._target: LanguageModel | None = None
+        self._fit(first_context(settings, self.target_header))
         try:
             self.model, self.plan = self._loader.target(target)
         except BaseException:
@@ -144,6 +145,7 @@ class Session:
         n_ctx = self._context_size(n_prompt, max_tokens)
         if self._target is not None and n_ctx <= self._target.n_ctx:
             return
+        self._fit(n_ctx)
         self._loader.close_contexts()
         self._target = self._target_context(n_ctx)
         if self.kind is not DrafterKind.NONE and not self._never_drafts:
@@ -254,6 +256,9 @@ class Session:
                 )
             )
 
+    def _fit(self, n_ctx: int) -> None:
+        self._loader.fitter.fit(self.target_header, self.draft_header, n_ctx)
+
     def _settle_drafting(self, n_ctx: int) -> None:
         """Prepare the draft model where there is one, and say why nothing is drafted, if so."""
         times, k_max = self.plan.padded_times(), self.k_max
@@ -287,7 +292,7 @@ class Session:
                 n_ctx=n_ctx + n_pad,
                 n_threads=self.n_threads,
                 n_batch=max(n_batch, n_pad),
-                n_rows=min(_N_TARGET_ROWS, max(n_batch, n_pad)),
+                n_rows=min(N_TARGET_ROWS, max(n_batch, n_pad)),
                 k_type=kernels.k_type,
                 v_type=kernels.v_type,
             ),

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from spec_cli import __version__
-from spec_cli.cli import bench, models, run, verify
+from spec_cli.cli import bench, devices, doctor, models, run, verify
 from spec_cli.cli.guard import guarded
 
 EXAMPLES = """
@@ -54,3 +54,5 @@ app.command("pull")(guarded(models.pull))
 app.command("models")(guarded(models.models))
 app.command("verify")(guarded(verify.verify))
 app.command("bench")(guarded(bench.bench))
+app.command("devices")(guarded(devices.devices))
+app.command("doctor")(guarded(doctor.doctor))

@@ -259,7 +259,7 @@ GpuLayers = Annotated[
     typer.Option(
         "--gpu-layers",
         metavar="N|all|auto",
-        help="Layers on the GPU. `auto`: all when there is one.",
+        help="Layers on the GPU. `auto`: as many as fit, when there is one.",
         rich_help_panel=_MACHINE,
     ),
 ]

@@ -7,6 +7,7 @@ import secrets
 
 from spec_cli.cli import options as opt
 from spec_cli.cli.answer import answer
+from spec_cli.cli.estimate import Estimate, print_estimate
 from spec_cli.cli.inputs import PromptInput, read_material
 from spec_cli.cli.pairs import choose_pair, fetch_pair
 from spec_cli.prompt import compose_prompt, read_template
@@ -59,6 +60,7 @@ def run(
     device: opt.Device = None,
     draft_device: opt.DraftDevice = None,
     batch_size: opt.BatchSize = _SESSION.n_batch,
+    estimate: Estimate = False,
     verbose: opt.Verbose = False,
 ) -> None:
     """Answer one prompt: text on stdout, everything else on stderr.
@@ -70,6 +72,7 @@ def run(
       echo "def add(a, b):" | spec-cli run --raw -n 64 --temp 0
     """
     opt.require_one("--json", json, "--jsonl", jsonl)
+    opt.require_one("--estimate", estimate, "--jsonl", jsonl)
     opt.require_one("--no-draft", no_draft, "--drafter", drafter is not _SESSION.drafter)
     drafter = DrafterKind.NONE if no_draft else drafter
     generation = GenerationSettings(
@@ -89,7 +92,7 @@ def run(
         stop=tuple(stop or ()),
     )
     terminal = detect()
-    text = compose_prompt(prompt, read_material(terminal, file), raw=raw)
+    text = "" if estimate else compose_prompt(prompt, read_material(terminal, file), raw=raw)
     if verbose:
         logging.basicConfig(level=logging.DEBUG, stream=terminal.stderr, format="%(message)s")
     template = None if chat_template is None else read_template(chat_template)
@@ -111,5 +114,9 @@ def run(
         index=index,
     )
     files = fetch_pair(pair, terminal, offline=offline, quiet=quiet)
+    if estimate:
+        draft = files.draft.path if files.draft else None
+        print_estimate(files.target.path, draft, settings, terminal, as_json=json)
+        return
     render = RenderOptions(quiet, json, jsonl, show_origin, no_tui)
     answer(files, prompt_input, settings, generation, terminal, render)
