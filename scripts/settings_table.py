@@ -49,7 +49,8 @@ def _rows() -> Iterator[str]:
 def _row(setting: Setting, where: str) -> str:
     keys = ", ".join(f"`{key}`" for key in setting.keys)
     refusal = setting.refusal(Scope.PROJECT)
-    cells = (keys, setting.expected, _default(setting), where, f"no: {refusal}" if refusal else "")
+    in_project = f"no: {refusal}" if refusal else "yes"
+    cells = (keys, setting.expected, _default(setting), where, in_project)
     return f"| {' | '.join(cells)} |"
 
 

@@ -137,9 +137,7 @@ class TextSession:
     into the model's chat template, and their text stays text.
     """
 
-    def __init__(
-        self, files: LocalPair, settings: SessionSettings, progress: OnProgress
-    ) -> None:
+    def __init__(self, files: LocalPair, settings: SessionSettings, progress: OnProgress) -> None:
         """See `open_session`, which makes one."""
         self._ctrl_c = CtrlC()
         self._events: Generator[Event] | None = None
@@ -212,9 +210,7 @@ class TextSession:
         )
         return chat_tokens(model, template, prompt)
 
-    def _generate(
-        self, tokens: Sequence[int], generation: GenerationSettings
-    ) -> Generator[Event]:
+    def _generate(self, tokens: Sequence[int], generation: GenerationSettings) -> Generator[Event]:
         events = self._session.generate(tokens, generation)
         while True:
             with self._ctrl_c:

@@ -8,7 +8,10 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
-from typer.core import TyperCommand, TyperOption
+from typer.core import TyperArgument, TyperCommand, TyperOption
+
+from spec_cli.cli.options import Model
+from spec_cli.cli.verify_options import PairName
 
 PREFIX = "SPEC_CLI_"
 
@@ -36,18 +39,14 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One option of a command.
+    """One option of a command. `keys` are its names in files, the usual one first.
 
     `declared` is its annotation. Where two commands share it, the option means the same to both.
     """
 
-    option: TyperOption
+    option: TyperOption | TyperArgument
     declared: Any
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """Its names in files: its long flags, the usual one first."""
-        return tuple(flag[2:] for flag in self.option.opts if flag.startswith("--"))
+    keys: tuple[str, ...]
 
     @property
     def key(self) -> str:
@@ -151,13 +150,21 @@ class Setting:
 
 
 def settings_of(command: TyperCommand) -> dict[str, Setting]:
-    """The options of `command` by all their names in files, in the order of their declaration."""
+    """The options of `command` by all their names in files, in the order of their declaration.
+
+    They are called as their long flags. An argument that names the model stands for `--model`.
+    """
     hints = get_type_hints(command.callback, include_extras=True)
     found: dict[str, Setting] = {}
     for option in command.params:
         if isinstance(option, TyperOption):
-            setting = Setting(option, hints[option.name])
-            found.update(dict.fromkeys(setting.keys, setting))
+            keys = tuple(flag[2:] for flag in option.opts if flag.startswith("--"))
+            setting = Setting(option, hints[option.name], keys)
+        elif isinstance(option, TyperArgument) and hints[option.name] == PairName:
+            setting = Setting(option, Model, ("model",))
+        else:
+            continue
+        found.update(dict.fromkeys(setting.keys, setting))
     return found
 
 

@@ -235,3 +235,13 @@ def test_bench_and_verify_read_their_own_tables(config: Call, here: Path, models
     write(here, "temp = 'hot'\n[bench]\nrounds = 0\n[verify]\ndrafter = 'magic'\n")
     config("bench", models.target).fails(2, "(from ./spec-cli.toml, line 3)")
     config("verify", models.target).fails(2, "`magic`", "(from ./spec-cli.toml, line 5)")
+
+
+def test_the_model_of_a_file_is_that_of_bench_and_verify_unless_one_is_given(
+    config: Call, here: Path
+) -> None:
+    write(here, "model = 'nosuch'\n")
+    for command in ("run", "bench", "verify"):
+        words = (command, "hi") if command == "run" else (command,)
+        config(*words).fails(3, "`nosuch`", "(from ./spec-cli.toml, line 1)")
+    config("bench", "other").fails(3, "`other`")

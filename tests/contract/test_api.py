@@ -181,9 +181,9 @@ def test_the_progress_of_loading_is_told(tiny_target: Path) -> None:
 
 
 def test_notices_are_logged(tiny_target: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO, "spec_cli.api"):
-        with open_session(tiny_target, n_ctx=600, **PLAIN) as session:
-            session.complete(PROMPT, max_tokens=1)
+    caplog.set_level(logging.INFO, "spec_cli.api")
+    with open_session(tiny_target, n_ctx=600, **PLAIN) as session:
+        session.complete(PROMPT, max_tokens=1)
     assert "600 tokens" in caplog.text
 
 

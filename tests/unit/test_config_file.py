@@ -65,7 +65,8 @@ def test_what_lies_deeper_has_a_line_too(tmp_path: Path, text: str) -> None:
 
 
 KEYS = st.text("ab-_.\" 'é", max_size=3)
-VALUES = st.one_of(st.integers(), st.booleans(), st.text(max_size=9), st.lists(st.text(max_size=3)))
+TEXTS = st.text("a=#[]\"'\n é", max_size=6)
+VALUES = st.one_of(st.integers(0, 9), st.booleans(), TEXTS, st.lists(TEXTS, max_size=3))
 
 
 @given(st.dictionaries(KEYS, VALUES, max_size=4), st.dictionaries(KEYS, VALUES, max_size=4))

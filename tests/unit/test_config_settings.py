@@ -37,12 +37,13 @@ def test_the_commands_that_generate_text_take_settings() -> None:
 def test_every_option_of_a_command_has_its_long_flags_as_keys() -> None:
     for name, command in COMMANDS.items():
         flags = {flag for param in command.params for flag in param.opts if flag.startswith("--")}
-        assert {f"--{key}" for key in SETTINGS[name]} == flags
+        assert {f"--{key}" for key in SETTINGS[name]} == flags | {"--model"}
     assert RUN["temperature"] is RUN["temp"]
     assert RUN["temp"].variables == ("SPEC_CLI_TEMP", "SPEC_CLI_TEMPERATURE")
 
 
-def test_an_argument_is_no_setting() -> None:
+def test_the_argument_that_names_the_model_is_the_same_setting_and_no_other_is() -> None:
+    assert {SETTINGS[name]["model"].declared for name in SETTINGS} == {RUN["model"].declared}
     assert "prompt" not in RUN and "pair" not in SETTINGS["bench"]
 
 

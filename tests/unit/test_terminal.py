@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from spec_cli.terminal import ColorMode, Terminal, detect
@@ -15,10 +18,20 @@ class Stream:
         return self._is_tty
 
 
-@pytest.fixture(autouse=True)
-def _streams(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, is_tty in (("stdin", True), ("stdout", False), ("stderr", True)):
-        monkeypatch.setattr(f"sys.{name}", Stream(is_tty))
+Look = Callable[..., Terminal]
+
+
+@pytest.fixture
+def look(monkeypatch: pytest.MonkeyPatch) -> Look:
+    """`detect` where stdout is a pipe and stderr a terminal."""
+
+    def _look(*args: ColorMode, **kwargs: Any) -> Terminal:
+        with monkeypatch.context() as patch:
+            for name, is_tty in (("stdin", True), ("stdout", False), ("stderr", True)):
+                patch.setattr(f"sys.{name}", Stream(is_tty))
+            return detect(*args, **kwargs)
+
+    return _look
 
 
 def colors(terminal: Terminal) -> tuple[bool, bool]:
@@ -40,19 +53,21 @@ def colors(terminal: Terminal) -> tuple[bool, bool]:
     ],
 )
 def test_each_stream_gets_the_colour_that_it_can_show(
-    environ: dict[str, str], wanted: tuple[bool, bool]
+    look: Look, environ: dict[str, str], wanted: tuple[bool, bool]
 ) -> None:
-    assert colors(detect(environ=environ)) == wanted
+    assert colors(look(environ=environ)) == wanted
 
 
 @pytest.mark.parametrize("environ", [{}, {"NO_COLOR": "1"}, {"FORCE_COLOR": "1"}])
-def test_what_the_user_says_prevails_over_the_environment(environ: dict[str, str]) -> None:
-    assert colors(detect(ColorMode.ALWAYS, environ=environ)) == (True, True)
-    assert colors(detect(ColorMode.NEVER, environ=environ)) == (False, False)
+def test_what_the_user_says_prevails_over_the_environment(
+    look: Look, environ: dict[str, str]
+) -> None:
+    assert colors(look(ColorMode.ALWAYS, environ=environ)) == (True, True)
+    assert colors(look(ColorMode.NEVER, environ=environ)) == (False, False)
 
 
-def test_colour_in_a_pipe_makes_nothing_move() -> None:
-    assert detect(environ={}).animate
-    assert not detect(animate=False, environ={}).animate
-    assert not detect(ColorMode.ALWAYS, environ={"TERM": "dumb"}).animate
-    assert not detect(environ={"CI": "1"}).animate
+def test_colour_in_a_pipe_makes_nothing_move(look: Look) -> None:
+    assert look(environ={}).animate
+    assert not look(animate=False, environ={}).animate
+    assert not look(ColorMode.ALWAYS, environ={"TERM": "dumb"}).animate
+    assert not look(environ={"CI": "1"}).animate
