@@ -184,7 +184,7 @@ class TextSession:
         """
         if not self._is_open:
             raise UsageError("the session is closed")
-        generation = generation_settings(options)
+        generation = _generation(options)
         self._end_stream()
         with self._ctrl_c:
             tokens = self._encode(prompt)
@@ -246,7 +246,7 @@ def open_session(
     return TextSession(_fetch(pair, report, offline=offline), settings, report)
 
 
-def generation_settings(options: GenerationOptions) -> GenerationSettings:
+def _generation(options: GenerationOptions) -> GenerationSettings:
     """The settings that `options` stand for, with a random seed unless there is one.
 
     Raises UsageError.

@@ -15,6 +15,7 @@ from spec_cli.cli.config_sources import CONFIG_VARIABLE, NO_CONFIG, user_file
 from spec_cli.cli.guard import guarded
 from spec_cli.errors import UsageError
 from spec_cli.names import nearest
+from spec_cli.render.stdout import Stdout
 from spec_cli.render.text import one_line
 from spec_cli.terminal import detect
 
@@ -54,7 +55,7 @@ def show(
             given = configuration.given(command, setting)
             value = setting.option.default
             rows.append((setting, given, parsed(setting, given, context) if given else value))
-    stdout = detect().stdout
+    stdout = Stdout(detect().stdout)
     if as_json:
         settings = [_as_json(*row) for row in rows]
         report = {"schema": SCHEMA, "command": command, "settings": settings}
@@ -71,7 +72,7 @@ def path() -> None:
     """Print the path of your own file of settings, which need not be there yet."""
     if os.environ.get(CONFIG_VARIABLE) == NO_CONFIG:
         raise UsageError(f"`{CONFIG_VARIABLE}={NO_CONFIG}` is set: no file is read")
-    detect().stdout.write(f"{user_file(os.environ)}\n")
+    Stdout(detect().stdout).write(f"{user_file(os.environ)}\n")
 
 
 app.command("show")(guarded(show))

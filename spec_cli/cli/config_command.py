@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -70,7 +71,10 @@ def parsed(setting: Setting, given: Given, ctx: typer.Context) -> Any:
             value = setting.from_text(str(given.value))
         else:
             value = setting.from_toml(given.value)
-        return setting.option.process_value(ctx, value)
+        value = setting.option.process_value(ctx, value)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(value)
+        return value
     except (ValueError, typer.BadParameter):
         what = str(origin) if origin.line is None else f"{origin}: `{setting.key}`"
         message = f"{what} must be {setting.expected}, but is {given.value!r}"
@@ -89,6 +93,6 @@ def _origins(message: str, used: Mapping[str, Given]) -> str:
 
 
 def _show(notices: Iterable[Notice]) -> None:
-    for notice in notices:
-        with Notices(detect().stderr, quiet=False, beside_text=False) as shown:
+    with Notices(detect().stderr, quiet=False, beside_text=False) as shown:
+        for notice in notices:
             shown.handle(notice)

@@ -19,7 +19,7 @@ _BOOLS = {"1": True, "true": True, "0": False, "false": False}
 _FILE_METAVARS = ("FILE", "DIR")
 _STANDING_FILES = ("chat-template",)  # named once for a model, and only read
 _OTHER_WORK = ("estimate", "synthetic")
-_PROMPT_PANEL = "Prompt"
+_PROJECT_PANELS = ("Models", "Drafting", "Sampling", "Output", "Machine")
 _READER = "scripts rely on what is printed"
 _USERS_OWN = {
     "offline": "whether the network is used is for you to say",
@@ -71,7 +71,7 @@ class Setting:
             return "it asks for something else than the usual work"
         if scope is not Scope.PROJECT:
             return None
-        if self.option.rich_help_panel == _PROMPT_PANEL:
+        if self._panel not in _PROJECT_PANELS:
             return "what is asked is for you to say"
         return _USERS_OWN.get(self.key)
 
@@ -122,6 +122,11 @@ class Setting:
         if get_origin(kind) is UnionType:
             [kind] = [part for part in get_args(kind) if part is not NoneType]
         return kind
+
+    @property
+    def _panel(self) -> object:
+        """The panel of the help in which the option is declared to stand."""
+        return get_args(self.declared)[1].rich_help_panel
 
     @property
     def _toml_types(self) -> tuple[type, ...]:

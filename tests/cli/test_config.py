@@ -16,7 +16,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty working directory, with a directory `config` for the user's own file."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "config" / "spec-cli").mkdir(parents=True)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     return tmp_path
 
 
@@ -83,6 +82,7 @@ def test_the_environment_switches_off_what_a_file_switches_on(
         ("temp =\n", ("./spec-cli.toml", "line 1")),
         ("\ntemp = 'hot'\n", ("./spec-cli.toml, line 2: `temp` must be a number", "'hot'")),
         ("drafter = 'magic'\n", ("line 1: `drafter` must be one of", "`ngram`", "'magic'")),
+        ("temp = nan\n", ("line 1: `temp` must be a number, but is nan",)),
         ("temp = -1\n", ("--temp is -1", "(from ./spec-cli.toml, line 1)")),
         ("draft-tokens = 'few'\n", ("--draft-tokens is `few`", "(from ./spec-cli.toml, line 1)")),
         (
