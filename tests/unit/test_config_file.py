@@ -6,7 +6,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spec_cli.cli.config_file import key_lines, read_config_file
@@ -69,6 +69,7 @@ TEXTS = st.text("a=#[]\"'\n é", max_size=6)
 VALUES = st.one_of(st.integers(0, 9), st.booleans(), TEXTS, st.lists(TEXTS, max_size=3))
 
 
+@settings(deadline=None)
 @given(st.dictionaries(KEYS, VALUES, max_size=4), st.dictionaries(KEYS, VALUES, max_size=4))
 def test_the_line_of_a_key_begins_with_it(top: dict[str, object], below: dict[str, object]) -> None:
     quoted = [f"{_quoted(key)} = {_toml(value)}" for key, value in top.items()]
