@@ -7,6 +7,7 @@ import secrets
 
 from spec_cli.cli import options as opt
 from spec_cli.cli.answer import answer
+from spec_cli.cli.display_options import Color
 from spec_cli.cli.estimate import Estimate, print_estimate
 from spec_cli.cli.inputs import PromptInput, read_material
 from spec_cli.cli.pairs import choose_pair, fetch_pair
@@ -16,7 +17,7 @@ from spec_cli.render.choose import RenderOptions
 from spec_cli.settings import ALL_LAYERS, DrafterKind, GenerationSettings, SessionSettings
 from spec_cli.spec.acceptance import Accept
 from spec_cli.spec.sampling import SamplingSettings
-from spec_cli.terminal import detect
+from spec_cli.terminal import ColorMode, detect
 
 _SAMPLING = SamplingSettings()
 _SESSION = SessionSettings()
@@ -54,6 +55,7 @@ def run(
     jsonl: opt.JsonLines = False,
     show_origin: opt.ShowOrigin = False,
     no_tui: opt.NoTui = False,
+    color: Color = ColorMode.AUTO,
     ctx_size: opt.CtxSize = None,
     threads: opt.Threads = None,
     gpu_layers: opt.GpuLayers = "auto",
@@ -91,7 +93,7 @@ def run(
         max_tokens=max_tokens,
         stop=tuple(stop or ()),
     )
-    terminal = detect()
+    terminal = detect(color)
     text = "" if estimate else compose_prompt(prompt, read_material(terminal, file), raw=raw)
     if verbose:
         logging.basicConfig(level=logging.DEBUG, stream=terminal.stderr, format="%(message)s")

@@ -19,6 +19,9 @@ COMMANDS = (
     ("models",),
     ("devices",),
     ("doctor",),
+    ("config",),
+    ("config", "show"),
+    ("config", "path"),
 )
 SLOW = {"llama_cpp", "huggingface_hub", "jinja2"}
 
