@@ -51,6 +51,6 @@ def root(
 
 app.command("run")(guarded(run.run))
 app.command("pull")(guarded(models.pull))
-app.command("models")(guarded(models.models))
+app.add_typer(models.group, name="models")
 app.command("verify")(guarded(verify.verify))
 app.command("bench")(guarded(bench.bench))
