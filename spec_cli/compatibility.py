@@ -60,14 +60,15 @@ def _aspects(target: Header, draft: Header) -> Iterator[Aspect]:
     yield both("tokenizer", lambda model: model.vocab.model)
     yield both("pre-tokenizer", lambda model: model.vocab.pre)
     yield both("tokens", lambda model: len(model.vocab.tokens))
-    for name in ("bos", "eos", "eot", "pad"):
-        yield both(name.upper(), lambda model, name=name: _special(model.vocab, name))
+    yield both("BOS", lambda model: _special(model.vocab, model.vocab.bos_id))
+    yield both("EOS", lambda model: _special(model.vocab, model.vocab.eos_id))
+    yield both("EOT", lambda model: _special(model.vocab, model.vocab.eot_id))
+    yield both("PAD", lambda model: _special(model.vocab, model.vocab.pad_id))
     yield both("context", lambda model: model.context_length)
     yield both("chat template", _template)
 
 
-def _special(vocab: Vocabulary, name: str) -> str | None:
-    token: int | None = getattr(vocab, f"{name}_id")
+def _special(vocab: Vocabulary, token: int | None) -> str | None:
     return None if token is None else f"{token} {vocab.text(token)}"
 
 

@@ -42,7 +42,7 @@ def find_header(
         return read_header(plan.found.path), False
     if plan.source is Source.MIRROR:
         raise DownloadError(
-            f"`{ref.name}` is not in the cache, and without the hub its header cannot be read alone",
+            f"`{ref.name}` is not in the cache, and without the hub no header can be read",
             hint=f"run `spec-cli pull {ref.name}`, then this command again",
         )
     parts = [_remote_header(slot, read_range) for slot in plan.slots]

@@ -12,7 +12,7 @@ import logging
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -178,9 +178,11 @@ def delete_files(paths: Iterable[Path]) -> None:
     cache.delete_files(*files).execute()
     touched = {folder for path in wanted for folder in path.parents}
     cache = scan_cache_dir(cache_dir())
-    revisions = [revision for repo in cache.repos for revision in repo.revisions]
-    emptied = [r.commit_hash for r in revisions if r.snapshot_path in touched and not r.files]
-    cache.delete_revisions(*emptied).execute()
+    for repo in cache.repos:
+        revisions = [r for r in repo.revisions if r.snapshot_path in touched and not r.files]
+        # Revisions are told apart by their names alone, which two repositories can share.
+        only_here = replace(cache, repos=frozenset({repo}))
+        only_here.delete_revisions(*(r.commit_hash for r in revisions)).execute()
 
 
 def _bar_class(on_bytes: Callable[[int], None]) -> Any:

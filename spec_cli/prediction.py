@@ -61,8 +61,8 @@ class Prediction:
             return f"{verdict} (costs {costs})"
         low, high = self.forecasts[0], self.forecasts[-1]
         return (
-            f"{low.auto:.2f}x to {high.auto:.2f}x plain where {low.acceptance:.0%} to "
-            f"{high.acceptance:.0%} of the guesses are right (costs {costs})"
+            f"{low.auto:.2f}x to {high.auto:.2f}x plain where {100 * low.acceptance:.0f} to "
+            f"{100 * high.acceptance:.0f} % of the guesses are right (costs {costs})"
         )
 
 
@@ -114,7 +114,7 @@ def estimated_basis(target: Header, draft: Header, other: MeasuredTarget | None)
     """Costs from the headers; what wider passes take as for `other`, a target measured here."""
     draft_size = _stored_bytes if objection(draft) else copied_bytes
     share = bytes_per_token(draft, draft_size) / bytes_per_token(target, _stored_bytes)
-    how = f"estimated: a guess by the bytes it reads, {share:.0%} of the target's"
+    how = f"estimated: a guess by the bytes it reads, {100 * share:.0f} % of the target's"
     if other is None:
         source = f"{how}; a check as a plain step, which on a CPU it exceeds"
         return Basis(CostTable(_FLAT, share), K_MAX, False, source)

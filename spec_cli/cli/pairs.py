@@ -42,7 +42,9 @@ def choose_pair(
 
 def fetch_pair(pair: Pair, terminal: Terminal, *, offline: bool, quiet: bool) -> LocalPair:
     """The pair's files, fetched where they are missing. Raises DownloadError or ModelError."""
-    target, *draft = fetch_models(download.plan(pair.models, offline=offline), terminal, quiet=quiet)
+    target, *draft = fetch_models(
+        download.plan(pair.models, offline=offline), terminal, quiet=quiet
+    )
     return LocalPair(target, draft[0] if draft else None)
 
 

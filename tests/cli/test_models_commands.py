@@ -99,7 +99,7 @@ def test_show_tells_what_the_file_and_the_registry_say(home: Home) -> None:
     text = home("show", "toy").stdout.decode()
     for expected in ("A toy", "user/toy-GGUF:Q8_0", str(home.draft), "320 tokens, gpt2", "(user)"):
         assert expected in text
-    assert "x plain where 60% to 90% of the guesses are right (costs estimated)" in text
+    assert "x plain where 60 to 90 % of the guesses are right (costs estimated)" in text
 
 
 def test_show_as_json(home: Home) -> None:
@@ -291,14 +291,10 @@ def test_default_pair_is_not_forgotten(home: Home) -> None:
 # -- completion
 
 
-def completed(home: Home, line: str) -> list[str]:
-    return asked(home, line).stdout.decode().split()
-
-
-def asked(home: Home, line: str, **env: str) -> Done:
-    """What the shell is told for a line with the cursor at its end."""
-    words = {"COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
-    return home.call.spec_cli(env={"_SPEC_CLI_COMPLETE": "complete_bash", **words, **env})
+def words_of(line: str) -> dict[str, str]:
+    """How bash asks what may stand at the end of a line."""
+    n_words = str(line.count(" "))
+    return {"_SPEC_CLI_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": n_words}
 
 
 @pytest.mark.parametrize(
@@ -315,12 +311,14 @@ def asked(home: Home, line: str, **env: str) -> Done:
     ],
 )
 def test_words_are_completed(home: Home, line: str, expected: list[str]) -> None:
-    assert completed(home, line) == expected
+    assert home.call(env=words_of(line)).stdout.decode().split() == expected
 
 
 def test_completion_is_silent_about_a_broken_registry_and_loads_nothing_slow(home: Home) -> None:
     home.registry.write_text("pairs = 3")
-    run = asked(home, "spec-cli run -m to", PYTHONPROFILEIMPORTTIME="1")
+    program = "import sys; sys.argv[0] = 'spec-cli'; from spec_cli.__main__ import main; main()"
+    env = {**words_of("spec-cli run -m to"), "PYTHONPROFILEIMPORTTIME": "1"}
+    run = home.call.spec_cli(shell=f'"$1" -c "{program}"', env=env)
     assert (run.exit_code, run.stdout.strip()) == (0, b"")
     loaded = {line.rpartition("|")[2].strip().partition(".")[0] for line in run.stderr.splitlines()}
     assert loaded.isdisjoint({"llama_cpp", "huggingface_hub", "tomlkit"})

@@ -134,7 +134,7 @@ def test_prediction_covers_the_acceptances_in_order() -> None:
     assert [f.acceptance for f in prediction.forecasts] == list(ACCEPTANCES)
     low, high = prediction.forecasts[0].auto, prediction.forecasts[-1].auto
     assert f"{low:.2f}x to {high:.2f}x plain" in prediction.sentence
-    assert "60% to 90%" in prediction.sentence
+    assert "60 to 90 %" in prediction.sentence
 
 
 def test_prediction_says_where_even_perfect_guesses_lose() -> None:

@@ -31,9 +31,7 @@ class Home:
     small: Path
 
     def plan(self, *refs: ModelRef, others: tuple[Pair, ...] = ()) -> Removal:
-        return plan_removal(
-            refs, others, copies=self.copies, measurements=Measurements(self.state)
-        )
+        return plan_removal(refs, others, copies=self.copies, measurements=Measurements(self.state))
 
 
 @pytest.fixture
@@ -67,6 +65,13 @@ def test_other_files_and_revisions_of_a_repository_stay(home: Home) -> None:
     assert not home.big.exists()
     assert stays.read_bytes() == b"other"
     assert hub.cache_dir() == home.cache and home.small.exists()
+
+
+def test_revision_of_the_same_name_in_another_repository_stays(home: Home) -> None:
+    for _ in range(8):  # sets have no order
+        twins = [put(home.cache, f"user/twin{i}", "x-Q8_0.gguf", bytes([i])) for i in range(5)]
+        home.plan(RepoFile("user/twin2:Q8_0", "user/twin2", quant="Q8_0")).carry_out()
+        assert [twin.exists() for twin in twins] == [True, True, False, True, True]
 
 
 def test_every_name_of_the_content_goes(home: Home) -> None:
@@ -125,6 +130,6 @@ def test_copies_and_measurements_go_with_their_model(home: Home) -> None:
 
 def test_damaged_repository_is_named_and_nothing_is_deleted(home: Home) -> None:
     (home.cache / "models--user--big-GGUF/refs/gone").write_text("f" * 40)
-    with pytest.raises(ModelError, match="cannot delete .*big-Q8_0.gguf.*missing commit"):
+    with pytest.raises(ModelError, match=r"cannot delete .*big-Q8_0\.gguf.*missing commit"):
         home.plan(*PAIR.models).carry_out()
     assert home.big.exists() and home.small.exists()

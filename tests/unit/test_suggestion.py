@@ -45,7 +45,7 @@ def test_drafts_that_fit_come_first_the_smallest_first(
 
 
 def test_reason_says_what_differs(target: Header, foreign: Header, tmp_path: Path) -> None:
-    assert problem(target, foreign) == "its token 40 is `zzz`, not `I`"
+    assert problem(target, foreign) == "its token 40 is `zzz`, not `(`"
     other = read_header(write_tiny_model(tmp_path / "spm.gguf", n_layer=1, vocab=spm_vocab()))
     assert str(problem(target, other)).startswith("its tokenizer is `llama`, not `gpt2`")
 

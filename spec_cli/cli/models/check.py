@@ -17,6 +17,7 @@ from spec_cli.headers import find_header
 from spec_cli.measured import Measurements
 from spec_cli.prediction import Prediction, basis_of, predict
 from spec_cli.registry import load_registry
+from spec_cli.render.style import percent
 from spec_cli.terminal import detect
 
 SCHEMA = "spec-cli/model-check/1"
@@ -52,9 +53,7 @@ def check(
     if found.report is not None:
         are_here = not (ours_is_remote or theirs_is_remote)
         measurements = Measurements(state_store())
-        prediction = predict(
-            basis_of(ours, theirs, measurements, copies_dir(), are_here=are_here)
-        )
+        prediction = predict(basis_of(ours, theirs, measurements, copies_dir(), are_here=are_here))
     if as_json:
         print_json(_as_json(found, prediction), terminal)
     else:
@@ -79,7 +78,7 @@ def _outlook(prediction: Prediction) -> list[str]:
         [
             ("guesses right", "speed-up", "best fixed length"),
             *(
-                (f"{f.acceptance:.0%}", f"{f.auto:.2f}x", f"-k {f.k}: {f.fixed:.2f}x")
+                (percent(f.acceptance), f"{f.auto:.2f}x", f"-k {f.k}: {f.fixed:.2f}x")
                 for f in prediction.forecasts
             ),
         ]

@@ -45,9 +45,7 @@ def add(
     notes: Annotated[
         str | None, typer.Option("--notes", metavar="TEXT", help="What to remember about it.")
     ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace a pair of that name.")
-    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace a pair of that name.")] = False,
 ) -> None:
     """Give a target and its draft a name, in the models.toml of your configuration directory.
 

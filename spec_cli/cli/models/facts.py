@@ -8,10 +8,10 @@ from rich.filesize import decimal
 
 from spec_cli import download
 from spec_cli.cli.models.tables import cell, parameters
+from spec_cli.cli.surroundings import copies_dir
 from spec_cli.draft_copy import copies_of
 from spec_cli.gguf import Header
 from spec_cli.headers import cached_header
-from spec_cli.cli.surroundings import copies_dir
 from spec_cli.measured import MeasuredTarget, Measurements
 from spec_cli.modelref import ModelRef, RepoFile
 from spec_cli.prediction import Prediction
@@ -86,15 +86,14 @@ def prediction_json(prediction: Prediction) -> dict[str, object]:
 def model_facts(ref: ModelRef, measurements: Measurements) -> Iterator[Fact]:
     """Everything known of a model, from top to bottom."""
     found, header = download.find_here(ref), cached_header(ref)
-    known = ref if isinstance(ref, RepoFile) else None
-    size_bytes = found.size_bytes if found else known and known.size_bytes
-    if known:
-        yield "file", known.file or f"the {known.quant} file of the repository"
-        yield "repository", known.repo + (f" at {known.revision}" if known.revision else "")
-        yield "sha256", cell(known.sha256)
-        yield "licence", cell(known.license)
-    yield "size", decimal(size_bytes) if size_bytes else "not known"
-    yield "path", str(found.path) if found else "not here"
+    if isinstance(ref, RepoFile):
+        here = found or ref
+        yield "file", ref.file or (found.path.name if found else f"that of {ref.quant}")
+        yield "repository", f"{ref.repo} at {here.revision or 'its main branch'}"
+        yield "sha256", cell(here.sha256)
+        yield "licence", cell(ref.license)
+        yield "size", decimal(here.size_bytes) if here.size_bytes else "not known"
+    yield "path", cell(str(found.path)) if found else "not here"
     if header is not None:
         yield from _header_facts(header)
         yield from _measured_facts(header, measurements)
@@ -115,16 +114,14 @@ def _measured_facts(header: Header, measurements: Measurements) -> Iterator[Fact
     """As a target; and as a draft, in the set-up of any target."""
     if target := measurements.target(header.path):
         times = target.plan.padded_times()
+        rows = [f"{n} rows {_ms(times(n))}" for n in (2, 4, 8, 16) if n <= times.widths[-1]]
         yield "exactness", target.plan.describe()
-        yield (
-            "as a target",
-            f"a plain step {_ms(times(1))}, 4 rows {_ms(times(4))}, 16 rows {_ms(times(16))}",
-        )
-    if times := measurements.draft_times(header.path, {}):
-        yield "as a draft", f"a guess {_ms(times(1))}"
-    for copy in copies_of(header, copies_dir()):
-        times = measurements.draft_times(copy, {})
-        yield "Q4_0 copy", f"a guess {_ms(times(1))}" if times else "not measured"
+        yield "as a target", ", ".join([f"a plain step {_ms(times(1))}", *rows])
+    drafts = [("as a draft", header.path)]
+    drafts += [("as a Q4_0 copy", copy) for copy in copies_of(header, copies_dir())]
+    for label, path in drafts:
+        if guess := measurements.draft_times(path, {}):
+            yield label, f"a guess {_ms(guess(1))}"
 
 
 def _ms(seconds: float) -> str:

@@ -45,9 +45,7 @@ def list_models(files: Files = False, as_json: AsJson = False) -> None:
         print_json(_pairs_json(registry), terminal)
     else:
         rows = [_row(pair, registry) for pair in registry.pairs.values()]
-        print_rows(
-            _COLUMNS, rows, terminal, wrapped=_WRAPPED, columns_for_width=_COLUMNS_FOR_WIDTH
-        )
+        print_rows(_COLUMNS, rows, terminal, wrapped=_WRAPPED, columns_for_width=_COLUMNS_FOR_WIDTH)
 
 
 def _row(pair: Pair, registry: Registry) -> tuple[str, ...]:

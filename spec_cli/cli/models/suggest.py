@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from rich.filesize import decimal
 
 from spec_cli import download, hub
+from spec_cli.cli.models.listing import AsJson, usable_header
 from spec_cli.cli.models.names import Target
 from spec_cli.cli.models.tables import NOTHING, print_json, print_lines, print_rows
 from spec_cli.cli.surroundings import copies_dir, state_store
-from spec_cli.cli.models.listing import AsJson, usable_header
 from spec_cli.gguf import Header, read_header
 from spec_cli.headers import cached_header
 from spec_cli.inventory import cached_files
@@ -19,7 +19,8 @@ from spec_cli.measured import Measurements
 from spec_cli.modelref import ModelRef
 from spec_cli.prediction import basis_of
 from spec_cli.registry import Registry, load_registry
-from spec_cli.suggestion import Candidate, Suggestion, known_drafts, suggest as judge
+from spec_cli.suggestion import Candidate, Suggestion, known_drafts
+from spec_cli.suggestion import suggest as judge
 from spec_cli.terminal import detect
 
 SCHEMA = "spec-cli/model-drafts/1"
@@ -38,8 +39,8 @@ def suggest(target: Target, as_json: AsJson = False) -> None:
     found = judge(header, _candidates(ref, header, registry))
     command = _command(target, found)
     if as_json:
-        rows = [_as_json(one, _cost(header, one)) for one in found]
-        print_json({"schema": SCHEMA, "drafts": rows, "command": command}, terminal)
+        drafts = [_as_json(one, _cost(header, one)) for one in found]
+        print_json({"schema": SCHEMA, "drafts": drafts, "command": command}, terminal)
         return
     if found:
         rows = [_row(one, _cost(header, one)) for one in found]
@@ -72,7 +73,9 @@ def _cost(target: Header | None, one: Suggestion) -> float | None:
 
 def _command(target: str, found: list[Suggestion]) -> str:
     """The command line to use: with the smallest draft that is here, else with the smallest."""
-    fitting = sorted((one for one in found if one.fits), key=lambda one: not one.candidate.is_cached)
+    fitting = sorted(
+        (one for one in found if one.fits), key=lambda one: not one.candidate.is_cached
+    )
     words = ["-d", fitting[0].candidate.name] if fitting else ["--drafter", "ngram"]
     return shlex.join(["spec-cli", "run", "-m", target, *words])
 
