@@ -22,12 +22,13 @@ class Aspect:
 
 @dataclass(frozen=True, slots=True)
 class Compatibility:
-    """The aspects, how many token ids have equal texts, and the outcome.
+    """The aspects, how many of the token ids that both have stand for equal texts, and the outcome.
 
     `report` where the models make a pair, else `problem`.
     """
 
     aspects: tuple[Aspect, ...]
+    n_common_ids: int
     n_equal_ids: int
     report: PairReport | None
     problem: PairError | None
@@ -40,13 +41,13 @@ class Compatibility:
 
 def compare(target: Header, draft: Header) -> Compatibility:
     """Compare two models by their headers."""
-    n_equal = min(len(target.vocab.tokens), len(draft.vocab.tokens))
-    n_equal -= sum(1 for _ in differences(target.vocab, draft.vocab))
-    aspects = tuple(_aspects(target, draft))
+    n_common = min(len(target.vocab.tokens), len(draft.vocab.tokens))
+    n_equal = n_common - sum(1 for _ in differences(target.vocab, draft.vocab))
+    aspects = tuple(a for a in _aspects(target, draft) if (a.target, a.draft) != (None, None))
     try:
-        return Compatibility(aspects, n_equal, check_pair(target, draft), None)
+        return Compatibility(aspects, n_common, n_equal, check_pair(target, draft), None)
     except PairError as error:
-        return Compatibility(aspects, n_equal, None, error)
+        return Compatibility(aspects, n_common, n_equal, None, error)
 
 
 def _aspects(target: Header, draft: Header) -> Iterator[Aspect]:

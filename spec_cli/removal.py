@@ -40,11 +40,14 @@ class Removal:
         return sum(path.stat().st_size for path in contents)
 
     def carry_out(self) -> None:
-        """Delete all of it. Raises ModelError or OSError."""
-        if self.links:
-            hub.delete_files(self.links)
-        for path in (*self.copies, *self.measurements):
-            path.unlink(missing_ok=True)
+        """Delete all of it. Raises ModelError."""
+        try:
+            if self.links:
+                hub.delete_files(self.links)
+            for path in (*self.copies, *self.measurements):
+                path.unlink(missing_ok=True)
+        except OSError as error:
+            raise ModelError(f"cannot delete {error.filename}: {error.strerror}") from error
 
 
 def plan_removal(

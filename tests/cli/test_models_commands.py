@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
+import pexpect
 import pytest
 from huggingface_hub import constants
 
@@ -138,7 +140,7 @@ def test_check_explains_a_pair_that_fits(home: Home) -> None:
     run = home("check", "toy")
     assert (run.exit_code, run.stderr) == (0, "")
     text = run.stdout.decode()
-    assert "320 token ids stand for the same text in both" in text
+    assert "320 of 320 common token ids stand for the same text" in text
     assert "guesses right  speed-up" in text
     assert "costs estimated" in text
 
@@ -147,7 +149,7 @@ def test_check_of_what_does_not_fit_tells_why_and_exits_with_5(home: Home, model
     run = home("check", models.target, models.foreign)
     assert run.exit_code == 5
     assert "its token 40 is `zzz`" in run.stderr
-    assert "319 token ids" in run.stdout.decode()
+    assert "319 of 320 common token ids" in run.stdout.decode()
     found = home("check", models.target, models.foreign, "--json")
     assert found.exit_code == 5
     assert found.json["fits"] is False
@@ -229,6 +231,45 @@ def test_rm_deletes_files_copies_and_measurements_but_no_registry_entry(home: Ho
     home("rm", "toy", "--yes").fails(3, "nothing to delete", "it is not in the cache")
 
 
+@pytest.mark.parametrize(("answer", "is_left"), [("n", True), ("", True), ("y", False)])
+def test_rm_asks_on_a_terminal(home: Home, answer: str, is_left: bool) -> None:
+    child = on_terminal(home, "rm", "toy")
+    child.expect_exact("keep user/toy-GGUF:Q8_0")
+    child.expect_exact("go on? [y/N] ")
+    child.sendline(answer)
+    child.expect_exact("nothing was deleted" if is_left else "freed")
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 0
+    assert home.draft.exists() == is_left
+
+
+def test_interrupt_instead_of_an_answer_deletes_nothing(home: Home) -> None:
+    child = on_terminal(home, "rm", "toy")
+    child.expect_exact("go on? [y/N] ")
+    child.sendintr()
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 130
+    assert home.draft.exists()
+
+
+@pytest.mark.parametrize("words", [("list", "--files"), ("suggest", "toy")])
+def test_tables_of_a_terminal_name_every_file(home: Home, words: tuple[str, ...]) -> None:
+    child = on_terminal(home, *words)
+    child.expect(pexpect.EOF)
+    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", child.before.decode())
+    assert "tiny-" in shown and max(map(len, shown.splitlines())) <= 80
+
+
+def on_terminal(home: Home, *words: str) -> pexpect.spawn[bytes]:
+    spec_cli = home.call.spec_cli
+    program, *first = spec_cli.program
+    env = spec_cli.environ({"TERM": "xterm"})
+    arguments = [*first, "models", *words]
+    return pexpect.spawn(program, arguments, env=env, cwd=str(home.path), timeout=60)
+
+
 # -- add and forget
 
 
@@ -236,6 +277,7 @@ def test_added_pair_can_be_used_from_anywhere(
     home: Home, models: Models, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(models.directory)
+    (models.directory / "own").touch()  # a name before a file
     assert models.target.exists() and models.draft.exists()
     words = ("--draft-tokens", "3", "--notes", 'My "own"')
     run = home("add", "own", "./target.gguf", "./draft.gguf", *words)

@@ -65,7 +65,8 @@ def check(
 def _lines(found: Compatibility, prediction: Prediction | None) -> list[str]:
     rows = [(a.name, cell(a.target), cell(a.draft)) for a in found.aspects]
     lines = [*aligned([("", "target", "draft"), *rows]), ""]
-    lines.append(f"{found.n_equal_ids:,} token ids stand for the same text in both")
+    n_equal, n_common = found.n_equal_ids, found.n_common_ids
+    lines.append(f"{n_equal:,} of {n_common:,} common token ids stand for the same text")
     for note in found.notes:
         hint = f" ({note.hint})" if note.hint else ""
         lines.append(f"{note.level}: {note.message}{hint}")
@@ -89,6 +90,7 @@ def _outlook(prediction: Prediction) -> list[str]:
     return [
         f"costs {basis.source}",
         f"in plain steps: a guess {basis.draft_cost:.2f}; checking {checks}",
+        "the draft model alone, without what copies of earlier text gain:",
         *([verdict] if (verdict := basis.costs.verdict(basis.k_max)) else []),
         *table,
     ]

@@ -12,7 +12,7 @@ from spec_cli.cli.completion import complete_own_pair
 from spec_cli.cli.models.names import Draft, Target
 from spec_cli.errors import ModelError, UsageError
 from spec_cli.gguf import read_header
-from spec_cli.modelref import LocalFile, ModelRef, parse_model
+from spec_cli.modelref import LocalFile, ModelRef
 from spec_cli.names import nearest
 from spec_cli.pairing import check_pair
 from spec_cli.registry import load_registry, registry_paths, user_registry_path
@@ -107,8 +107,8 @@ def forget(
 
 
 def _check_name(name: str) -> None:
-    """Raise UsageError for a name that cannot be told from a model's, or needs quotes."""
-    if not _NAME.fullmatch(name) or isinstance(parse_model(name), LocalFile):
+    """Raise UsageError for a name that looks like a model's, or needs quotes."""
+    if not _NAME.fullmatch(name) or name.lower().endswith(".gguf"):
         raise UsageError(
             f"`{name}` cannot be the name of a pair", hint="use letters, digits, `.+-_`"
         )

@@ -23,8 +23,10 @@ SCHEMA = "spec-cli/model/1"
 
 
 def show(name: Name, as_json: AsJson = False) -> None:
-    """Show what is known of a pair, or of a model: files, header, measurements, and what drafting
-    is expected to gain. Nothing is loaded, fetched or measured.
+    """Show everything known of a pair or of a model.
+
+    Its files, what they say about themselves, what was measured on this machine, and what
+    drafting is expected to gain. Nothing is loaded, fetched or measured.
     """
     terminal, registry = detect(), load_registry()
     pair = registry.pair(name)
