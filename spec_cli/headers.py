@@ -21,10 +21,15 @@ ReadRange = Callable[[Slot, int, int], bytes]
 
 
 def cached_header(ref: ModelRef) -> Header | None:
-    """The header of a model that is on this machine; None where it is not, or is no model."""
+    """The header of a model that is on this machine; None where it is not, or is not usable."""
+    found = download.find_here(ref)
+    return usable_header(found.path) if found else None
+
+
+def usable_header(path: Path) -> Header | None:
+    """The header of the model at `path`; None where it is not usable."""
     try:
-        found = download.find_here(ref)
-        return read_header(found.path) if found else None
+        return read_header(path)
     except ModelError:
         return None
 

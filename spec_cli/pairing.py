@@ -130,8 +130,8 @@ def _vocabulary_notes(
 def _size_notes(target: Header, draft: Header) -> Iterator[Notice]:
     if draft.n_params >= target.n_params:
         yield Notice(
-            f"the draft has {_count(draft.n_params)} parameters and the target "
-            f"{_count(target.n_params)}: drafting cannot be faster",
+            f"the draft has {parameters(draft.n_params)} parameters and the target "
+            f"{parameters(target.n_params)}: drafting cannot be faster",
             hint="use a smaller draft"
             if draft.n_params == target.n_params
             else "swap target and draft",
@@ -150,5 +150,6 @@ def _show(text: bytes) -> str:
     return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in shown)
 
 
-def _count(n: int) -> str:
+def parameters(n: int) -> str:
+    """A number of parameters: `1.5B`, `135M`."""
     return f"{n / 1e9:.1f}B" if n >= 1e9 else f"{n / 1e6:.0f}M"

@@ -13,7 +13,7 @@ from spec_cli import download, hub
 from spec_cli.download import LocalModel
 from spec_cli.draft_copy import copies_of
 from spec_cli.errors import ModelError
-from spec_cli.gguf import read_header
+from spec_cli.headers import usable_header
 from spec_cli.inventory import links_to
 from spec_cli.measured import Measurements
 from spec_cli.modelref import LocalFile, ModelRef, Pair
@@ -103,7 +103,5 @@ def _parts(model: LocalModel) -> Iterator[Path]:
 
 
 def _copies(path: Path, directory: Path) -> list[Path]:
-    try:
-        return copies_of(read_header(path), directory)
-    except ModelError:
-        return []  # no usable model: it was never copied
+    header = usable_header(path)
+    return copies_of(header, directory) if header else []  # what is not usable was never copied

@@ -17,10 +17,15 @@ def complete_pair(incomplete: str) -> list[str]:
 
 def complete_draft(incomplete: str) -> list[str]:
     """`none`, and the drafts of pairs."""
+    return [*_starting(incomplete, ["none"]), *complete_draft_model(incomplete)]
+
+
+def complete_draft_model(incomplete: str) -> list[str]:
+    """The drafts of pairs."""
     registry = _registry()
     pairs = registry.pairs.values() if registry else ()
     drafts = dict.fromkeys(pair.draft.name for pair in pairs if isinstance(pair.draft, RepoFile))
-    return _starting(incomplete, ["none", *drafts])
+    return _starting(incomplete, drafts)
 
 
 def complete_own_pair(incomplete: str) -> list[str]:

@@ -128,6 +128,7 @@ def test_what_a_run_measured_is_shown_and_used(home: Home, models: Models) -> No
     assert run.exit_code == 0, run.stderr
     shown = home("show", "toy", "--json").json
     assert shown["target"]["measured"]["pass_ms"]["1"] > 0
+    assert shown["draft"]["guess_ms"] > 0
     assert shown["prediction"]["measured"] is True
     assert "a plain step " in home("show", "toy").stdout.decode()
     assert "costs measured on this machine" in home("check", "toy").stdout.decode()
@@ -347,6 +348,8 @@ def words_of(line: str) -> dict[str, str]:
         ("spec-cli models forget ", ["toy", "alone"]),
         ("spec-cli run -d no", ["none"]),
         ("spec-cli run -d user/", ["user/tiny-GGUF:Q8_0"]),
+        ("spec-cli models check toy user/", ["user/tiny-GGUF:Q8_0"]),
+        ("spec-cli verify to", ["toy"]),
         ("spec-cli run --drafter ng", ["ngram"]),
         ("spec-cli bench --drafter ngram,mo", ["ngram,model"]),
         ("spec-cli models sug", ["suggest"]),

@@ -106,6 +106,13 @@ def test_mirror_gives_whole_files_only() -> None:
     assert caught.value.hint == "run `spec-cli pull toy:Q8_0`, then this command again"
 
 
+def test_content_that_is_refused_is_explained(server: FakeHub) -> None:
+    server.refusals["user/toy-GGUF"] = (403, "GatedRepo")
+    server.refuse_content = True
+    with pytest.raises(DownloadError, match="is gated"):
+        find_header(model("user/toy-GGUF:Q8_0"), offline=False)
+
+
 def test_server_that_ignores_ranges_is_not_read_to_the_end(
     server: FakeHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from rich.filesize import decimal
 
 from spec_cli import download
-from spec_cli.cli.models.tables import cell, parameters
+from spec_cli.cli.models.tables import cell
 from spec_cli.cli.surroundings import copies_dir
 from spec_cli.draft_copy import copies_of
 from spec_cli.gguf import Header
-from spec_cli.headers import cached_header
 from spec_cli.measured import MeasuredTarget, Measurements
 from spec_cli.modelref import ModelRef, RepoFile
+from spec_cli.pairing import parameters
 from spec_cli.prediction import Prediction
 
 Fact = tuple[str, str]
@@ -83,9 +83,9 @@ def prediction_json(prediction: Prediction) -> dict[str, object]:
     }
 
 
-def model_facts(ref: ModelRef, measurements: Measurements) -> Iterator[Fact]:
+def model_facts(ref: ModelRef, header: Header | None, measurements: Measurements) -> Iterator[Fact]:
     """Everything known of a model, from top to bottom."""
-    found, header = download.find_here(ref), cached_header(ref)
+    found = download.find_here(ref)
     if isinstance(ref, RepoFile):
         here = found or ref
         yield "file", ref.file or (found.path.name if found else f"that of {ref.quant}")
@@ -98,15 +98,18 @@ def model_facts(ref: ModelRef, measurements: Measurements) -> Iterator[Fact]:
         yield from _header_facts(header)
         yield from _measured_facts(header, measurements)
     elif found is not None:
-        yield "header", "it is no usable model"
+        yield "header", "it is not usable"
 
 
 def _header_facts(header: Header) -> Iterator[Fact]:
     vocab = header.vocab
-    yield "architecture", f"{header.architecture}, {header.quant or 'of unknown quantisation'}"
+    yield (
+        "architecture",
+        f"{cell(header.architecture)}, {header.quant or 'of unknown quantisation'}",
+    )
     yield "parameters", f"{parameters(header.n_params)}, {cell(header.n_layer)} layers"
     yield "context", f"{cell(header.context_length)} tokens"
-    yield "vocabulary", f"{cell(len(vocab.tokens))} tokens, {vocab.model}, {cell(vocab.pre)}"
+    yield "vocabulary", f"{cell(len(vocab.tokens))} tokens, {cell(vocab.model)}, {cell(vocab.pre)}"
     yield "chat template", "yes" if header.chat_template else "no"
 
 

@@ -9,11 +9,12 @@ from rich.filesize import decimal
 
 from spec_cli import download, hub
 from spec_cli.cli.models.facts import model_json
-from spec_cli.cli.models.tables import NOTHING, cell, parameters, print_json, print_rows
-from spec_cli.errors import ModelError
-from spec_cli.gguf import Header, read_header
+from spec_cli.cli.models.tables import NOTHING, cell, print_json, print_rows
+from spec_cli.gguf import Header
+from spec_cli.headers import usable_header
 from spec_cli.inventory import CachedFile, cached_files
 from spec_cli.modelref import ModelRef, Pair, RepoFile
+from spec_cli.pairing import parameters
 from spec_cli.registry import Registry, load_registry, origin
 from spec_cli.terminal import Terminal, detect
 
@@ -88,21 +89,13 @@ def _pairs_json(registry: Registry) -> dict[str, object]:
 
 def _list_files(files: list[CachedFile], terminal: Terminal, *, as_json: bool) -> None:
     if as_json:
-        found = [_file_json(file, usable_header(file)) for file in files]
+        found = [_file_json(file, usable_header(file.path)) for file in files]
         print_json({"schema": FILES_SCHEMA, "files": found}, terminal)
     elif files:
-        rows = [_file_row(file, usable_header(file)) for file in files]
+        rows = [_file_row(file, usable_header(file.path)) for file in files]
         print_rows(_FILE_COLUMNS, rows, terminal, wrapped=("FILE", "REPOSITORY"))
     else:
         terminal.stderr.write(f"no GGUF file is in the cache, {hub.cache_dir()}\n")
-
-
-def usable_header(file: CachedFile) -> Header | None:
-    """The header of a cached file; None where it is no usable model."""
-    try:
-        return read_header(file.path)
-    except ModelError:
-        return None
 
 
 def _file_row(file: CachedFile, header: Header | None) -> tuple[str, ...]:
@@ -111,7 +104,7 @@ def _file_row(file: CachedFile, header: Header | None) -> tuple[str, ...]:
         if header
         else (NOTHING, "not usable", NOTHING)
     )
-    return (file.file, decimal(file.size_bytes), *facts, file.repo)
+    return (cell(file.file), decimal(file.size_bytes), *facts, cell(file.repo))
 
 
 def _file_json(file: CachedFile, header: Header | None) -> dict[str, object]:

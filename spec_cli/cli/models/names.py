@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from spec_cli.cli.completion import complete_draft, complete_pair
+from spec_cli.cli.completion import complete_draft_model, complete_pair
 
 _FORMS = "`user/repo:QUANT`, `hf://user/repo/x.gguf`, or a path"
 
@@ -32,6 +32,6 @@ Draft = Annotated[
         metavar="DRAFT",
         help="The draft model, named in the same ways.",
         show_default=False,
-        autocompletion=complete_draft,
+        autocompletion=complete_draft_model,
     ),
 ]

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
-from spec_cli.cli.models import facts
-from spec_cli.cli.models.facts import Fact, model_facts, model_json
+from spec_cli.cli.models.facts import (
+    Fact,
+    header_json,
+    measured_json,
+    model_facts,
+    model_json,
+    prediction_json,
+)
 from spec_cli.cli.models.listing import AsJson
 from spec_cli.cli.models.names import Name
 from spec_cli.cli.models.tables import cell, print_json, print_lines
 from spec_cli.cli.surroundings import copies_dir, state_store
 from spec_cli.errors import PairError
+from spec_cli.gguf import Header
 from spec_cli.headers import cached_header
 from spec_cli.measured import Measurements
 from spec_cli.modelref import ModelRef, Pair
@@ -31,18 +38,17 @@ def show(name: Name, as_json: AsJson = False) -> None:
     terminal, registry = detect(), load_registry()
     pair = registry.pair(name)
     measurements = Measurements(state_store())
-    prediction = _prediction(pair, measurements)
+    headers = [cached_header(ref) for ref in pair.models]
+    prediction = _prediction(headers, measurements)
     if as_json:
-        print_json(_as_json(pair, registry, measurements, prediction), terminal)
+        models = [_model(*model, measurements) for model in zip(pair.models, headers, strict=True)]
+        print_json(_as_json(pair, registry, models, prediction), terminal)
         return
     lines = [cell(pair.name), *_lines(_pair_facts(pair, registry, prediction))]
-    for role, ref in _roles(pair):
-        lines += ["", f"{role}  {cell(ref.name)}", *_lines(model_facts(ref, measurements))]
+    for role, ref, header in zip(("target", "draft"), pair.models, headers, strict=False):
+        facts = _lines(model_facts(ref, header, measurements))
+        lines += ["", f"{role}  {cell(ref.name)}", *facts]
     print_lines(lines, terminal)
-
-
-def _roles(pair: Pair) -> Iterator[tuple[str, ModelRef]]:
-    yield from zip(("target", "draft"), pair.models, strict=False)
 
 
 def _pair_facts(pair: Pair, registry: Registry, prediction: Prediction | str) -> Iterator[Fact]:
@@ -62,11 +68,11 @@ def _lines(found: Iterable[Fact]) -> list[str]:
     return [f"  {label.ljust(width)}  {value}" for label, value in rows]
 
 
-def _prediction(pair: Pair, measurements: Measurements) -> Prediction | str:
+def _prediction(headers: Sequence[Header | None], measurements: Measurements) -> Prediction | str:
     """What drafting is expected to gain, or why that is not known."""
-    if pair.draft is None:
+    if len(headers) < 2:
         return "no draft model: n-grams propose, and what they gain is in the text"
-    target, draft = cached_header(pair.target), cached_header(pair.draft)
+    target, draft = headers
     if target is None or draft is None:
         return "not known before both files are here"
     try:
@@ -77,10 +83,12 @@ def _prediction(pair: Pair, measurements: Measurements) -> Prediction | str:
 
 
 def _as_json(
-    pair: Pair, registry: Registry, measurements: Measurements, prediction: Prediction | str
+    pair: Pair,
+    registry: Registry,
+    models: Sequence[dict[str, object]],
+    prediction: Prediction | str,
 ) -> dict[str, object]:
     path = registry.origins.get(pair.name)
-    models = {role: _model(ref, measurements) for role, ref in _roles(pair)}
     return {
         "schema": SCHEMA,
         "name": pair.name,
@@ -88,17 +96,18 @@ def _as_json(
         "default": pair is registry.default,
         "notes": pair.notes,
         "draft_tokens": pair.draft_tokens,
-        "target": models["target"],
-        "draft": models.get("draft"),
-        "prediction": None if isinstance(prediction, str) else facts.prediction_json(prediction),
+        "target": models[0],
+        "draft": models[1] if len(models) > 1 else None,
+        "prediction": None if isinstance(prediction, str) else prediction_json(prediction),
     }
 
 
-def _model(ref: ModelRef, measurements: Measurements) -> dict[str, object]:
-    header = cached_header(ref)
+def _model(ref: ModelRef, header: Header | None, measurements: Measurements) -> dict[str, object]:
     target = measurements.target(header.path) if header else None
+    guess = measurements.draft_times(header.path, {}) if header else None
     return {
         **model_json(ref),
-        "header": header and facts.header_json(header),
-        "measured": target and facts.measured_json(target),
+        "header": header and header_json(header),
+        "measured": target and measured_json(target),
+        "guess_ms": guess and 1000 * guess(1),
     }

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from rich.filesize import decimal
 
 from spec_cli import download, hub
-from spec_cli.cli.models.listing import AsJson, usable_header
+from spec_cli.cli.models.listing import AsJson
 from spec_cli.cli.models.names import Target
-from spec_cli.cli.models.tables import NOTHING, print_json, print_lines, print_rows
+from spec_cli.cli.models.tables import NOTHING, cell, print_json, print_lines, print_rows
 from spec_cli.cli.surroundings import copies_dir, state_store
 from spec_cli.gguf import Header, read_header
-from spec_cli.headers import cached_header
+from spec_cli.headers import cached_header, usable_header
 from spec_cli.inventory import cached_files
 from spec_cli.measured import Measurements
 from spec_cli.modelref import ModelRef
@@ -58,7 +58,7 @@ def _candidates(ref: ModelRef, target: Header | None, registry: Registry) -> Ite
             seen.add(header.path.resolve())
         yield Candidate(draft.name, header.n_bytes if header else draft.size_bytes, header)
     for file in cached_files(hub.cache_dir(), registry.files) if target else ():
-        if file.content not in seen and (header := usable_header(file)):
+        if file.content not in seen and (header := usable_header(file.path)):
             yield Candidate(file.name, file.size_bytes, header)
 
 
@@ -83,10 +83,10 @@ def _command(target: str, found: list[Suggestion]) -> str:
 def _row(one: Suggestion, cost: float | None) -> tuple[str, ...]:
     size_bytes = one.candidate.size_bytes
     return (
-        one.candidate.name,
+        cell(one.candidate.name),
         NOTHING if size_bytes is None else decimal(size_bytes),
         "yes" if one.candidate.is_cached else "no",
-        "yes" if one.fits else f"no: {one.problem}",
+        "yes" if one.fits else cell(f"no: {one.problem}"),
         NOTHING if cost is None else f"{cost:.2f}",
     )
 

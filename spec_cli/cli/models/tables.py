@@ -65,8 +65,3 @@ def cell(value: str | int | None) -> str:
         return NOTHING
     text = f"{value:,}" if isinstance(value, int) else value
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text) or NOTHING
-
-
-def parameters(n: int) -> str:
-    """`1.5B`, `135M`."""
-    return f"{n / 1e9:.1f}B" if n >= 1e9 else f"{n / 1e6:.0f}M"
