@@ -12,12 +12,9 @@ from spec_cli import download, hub
 from spec_cli.download import Source
 from spec_cli.errors import DownloadError, ModelError
 from spec_cli.gguf import Header, header_of, read_header
-from spec_cli.gguf_file import GgufFile, parse_gguf
+from spec_cli.gguf_file import parse_gguf
 from spec_cli.modelref import ModelRef
 from spec_cli.store import Slot
-
-ReadRange = Callable[[Slot, int, int], bytes]
-"""At most so many bytes (last) of a file from an offset on (second)."""
 
 
 def cached_header(ref: ModelRef) -> Header | None:
@@ -35,9 +32,9 @@ def usable_header(path: Path) -> Header | None:
 
 
 def find_header(
-    ref: ModelRef, *, offline: bool, read_range: ReadRange = hub.read_range
+    ref: ModelRef, *, offline: bool, on_remote: Callable[[str], None]
 ) -> tuple[Header, bool]:
-    """The header of `ref`, and whether it was read from the hub.
+    """The header of `ref`, and whether it was read from the hub; `on_remote` is told so before.
 
     Raises ModelError for what is no usable model, and DownloadError where it cannot be read
     without fetching the whole file.
@@ -50,19 +47,16 @@ def find_header(
             f"`{ref.name}` is not in the cache, and without the hub no header can be read",
             hint=f"run `spec-cli pull {ref.name}`, then this command again",
         )
-    parts = [_remote_header(slot, read_range) for slot in plan.slots]
+    on_remote(f"reading the header of {ref.name} from the hub")
+    parts = [parse_gguf(Path(slot.file), _RemoteFile(slot), slot.size_bytes) for slot in plan.slots]
     return header_of(Path(plan.slots[0].file), parts), True
-
-
-def _remote_header(slot: Slot, read_range: ReadRange) -> GgufFile:
-    return parse_gguf(Path(slot.file), _RemoteFile(slot, read_range), slot.size_bytes)
 
 
 class _RemoteFile:
     """A file of the hub as a reader from its start on; no byte is fetched twice."""
 
-    def __init__(self, slot: Slot, read_range: ReadRange) -> None:
-        self._slot, self._read_range = slot, read_range
+    def __init__(self, slot: Slot) -> None:
+        self._slot = slot
         self._start = b""  # what was fetched: always a prefix of the file
         self._pos = 0
 
@@ -75,7 +69,7 @@ class _RemoteFile:
         end = min(self._pos + n_bytes, self._slot.size_bytes)
         if end > len(self._start):
             start = len(self._start)
-            self._start += self._read_range(self._slot, start, end - start)
+            self._start += hub.read_range(self._slot, start, end - start)
         data = self._start[self._pos : end]
         self._pos += len(data)
         return data

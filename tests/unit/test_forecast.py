@@ -32,12 +32,28 @@ def test_no_tilt_is_needed_for_the_acceptance_that_was_calibrated() -> None:
 def test_free_guesses_and_checks_emit_one_token_and_all_that_survive(
     acceptance: float, k_max: int
 ) -> None:
-    shares = tilted(FOLLOWING, LEVELS, acceptance)
-    alive, emitted = shares[-1] * LEVELS, 1.0
-    for _ in range(k_max):
-        emitted += alive.sum()
-        alive = (alive @ shares[:-1]) * LEVELS
+    emitted = 1 + sum(survivals(acceptance, k_max))
     assert forecast(CostTable(FLAT, 0.0), acceptance, k_max).auto == pytest.approx(emitted)
+
+
+@given(SHARES, st.floats(0.0, 0.5), st.floats(1.0, 4.0), st.integers(1, 8))
+def test_no_fixed_length_gains_more_from_the_same_guesses(
+    acceptance: float, draft: float, widest: float, k: int
+) -> None:
+    costs = CostTable(PassTimes((1, 16), (1.0, widest)), draft)
+    emitted = 1 + sum(survivals(acceptance, k))
+    fixed = emitted / (k * draft + costs.target(k + 1))
+    assert forecast(costs, acceptance, 15).auto >= fixed * 0.995
+
+
+def survivals(acceptance: float, k: int) -> list[float]:
+    """The probability that the first 1, 2, ... k guesses are all right."""
+    shares = tilted(FOLLOWING, LEVELS, acceptance)
+    alive, found = shares[-1] * LEVELS, []
+    for _ in range(k):
+        found.append(float(alive.sum()))
+        alive = (alive @ shares[:-1]) * LEVELS
+    return found
 
 
 @given(SHARES, st.floats(0.0, 2.0), st.floats(1.0, 6.0), st.integers(0, 15))

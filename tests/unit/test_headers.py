@@ -11,7 +11,7 @@ from huggingface_hub import constants
 
 from spec_cli import gguf_file, hub
 from spec_cli.errors import DownloadError, ExitCode, ModelError
-from spec_cli.gguf import read_header
+from spec_cli.gguf import Header, read_header
 from spec_cli.headers import cached_header, find_header
 from spec_cli.modelref import LocalFile, Mirror, ModelRef, RepoFile, parse_model
 from tests.fake_hub import FakeHub, serve
@@ -46,6 +46,10 @@ def server(content: bytes, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]
         yield running
 
 
+def find(ref: ModelRef, *, offline: bool = False) -> tuple[Header, bool]:
+    return find_header(ref, offline=offline, on_remote=lambda message: None)
+
+
 def model(text: str) -> ModelRef:
     ref = parse_model(text)
     assert ref is not None
@@ -56,7 +60,7 @@ def test_header_of_the_hub_is_that_of_the_file(
     server: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gguf_file, "_FIRST_READ_BYTES", 2048)
-    header, is_remote = find_header(model("user/toy-GGUF:Q8_0"), offline=False)
+    header, is_remote = find(model("user/toy-GGUF:Q8_0"))
     local = read_header(tmp_path / "toy.gguf")
     assert is_remote
     assert header.tensors == local.tensors
@@ -69,7 +73,7 @@ def test_no_byte_is_fetched_twice_and_the_weights_are_not(
     server: FakeHub, content: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gguf_file, "_FIRST_READ_BYTES", 2048)
-    find_header(model("user/toy-GGUF:Q8_0"), offline=False)
+    find(model("user/toy-GGUF:Q8_0"))
     ranges = [wanted for _, wanted in server.requests if wanted]
     spans = [tuple(map(int, wanted.removeprefix("bytes=").split("-"))) for wanted in ranges]
     assert spans[0] == (0, 511)
@@ -79,20 +83,28 @@ def test_no_byte_is_fetched_twice_and_the_weights_are_not(
 
 def test_model_that_is_here_is_read_without_the_hub(tmp_path: Path, content: bytes) -> None:
     put(tmp_path / "cache", "user/toy-GGUF", "toy-Q8_0.gguf", content)
-    header, is_remote = find_header(model("user/toy-GGUF:Q8_0"), offline=True)
+    header, is_remote = find(model("user/toy-GGUF:Q8_0"), offline=True)
     assert not is_remote
     assert header.n_layer == 2
 
 
+def test_reading_from_the_hub_is_announced_once(server: FakeHub, tmp_path: Path) -> None:
+    said: list[str] = []
+    find_header(model("user/toy-GGUF:Q8_0"), offline=False, on_remote=said.append)
+    assert said == ["reading the header of user/toy-GGUF:Q8_0 from the hub"]
+    find_header(LocalFile("x", tmp_path / "toy.gguf"), offline=False, on_remote=said.append)
+    assert len(said) == 1
+
+
 def test_what_is_not_a_model_is_named(server: FakeHub) -> None:
     with pytest.raises(ModelError, match="is a web page"):
-        find_header(model("user/text-GGUF:Q8_0"), offline=False)
+        find(model("user/text-GGUF:Q8_0"))
 
 
 @pytest.mark.parametrize("offline", [True, False])
 def test_without_a_hub_a_header_that_is_not_here_is_a_download_error(offline: bool) -> None:
     with pytest.raises(DownloadError) as caught:
-        find_header(model("user/toy-GGUF:Q8_0"), offline=offline)
+        find(model("user/toy-GGUF:Q8_0"), offline=offline)
     assert caught.value.exit_code == ExitCode.DOWNLOAD
 
 
@@ -102,7 +114,7 @@ def test_mirror_gives_whole_files_only() -> None:
         "toy:Q8_0", "toy", "Q8_0", "toy.gguf", "1.0", size_bytes=9, sha256="a" * 64, mirror=mirror
     )
     with pytest.raises(DownloadError, match="no header can be read") as caught:
-        find_header(ref, offline=False)
+        find(ref)
     assert caught.value.hint == "run `spec-cli pull toy:Q8_0`, then this command again"
 
 
@@ -110,7 +122,7 @@ def test_content_that_is_refused_is_explained(server: FakeHub) -> None:
     server.refusals["user/toy-GGUF"] = (403, "GatedRepo")
     server.refuse_content = True
     with pytest.raises(DownloadError, match="is gated"):
-        find_header(model("user/toy-GGUF:Q8_0"), offline=False)
+        find(model("user/toy-GGUF:Q8_0"))
 
 
 def test_server_that_ignores_ranges_is_not_read_to_the_end(
@@ -118,7 +130,7 @@ def test_server_that_ignores_ranges_is_not_read_to_the_end(
 ) -> None:
     monkeypatch.setattr("tests.fake_hub._send_content", _send_all)
     with pytest.raises(DownloadError, match="whole files only"):
-        find_header(model("user/toy-GGUF:Q8_0"), offline=False)
+        find(model("user/toy-GGUF:Q8_0"))
 
 
 def _send_all(request: object, content: bytes) -> None:

@@ -46,8 +46,12 @@ def check(
     if draft_ref is None:
         hint = "name one, or see what `spec-cli models suggest` finds"
         raise ModelError(f"`{target}` has no draft model", hint=hint)
-    ours, ours_is_remote = find_header(pair.target, offline=offline)
-    theirs, theirs_is_remote = find_header(draft_ref, offline=offline)
+
+    def say(message: str) -> None:
+        terminal.stderr.write(f"{message}\n")
+
+    ours, ours_is_remote = find_header(pair.target, offline=offline, on_remote=say)
+    theirs, theirs_is_remote = find_header(draft_ref, offline=offline, on_remote=say)
     found = compare(ours, theirs)
     prediction = None
     if found.report is not None:
