@@ -19,7 +19,7 @@ from spec_cli.spec.interfaces import Weights
 from spec_cli.spec.stopping import stopping_table
 from spec_cli.spec.survival import N_MODEL_LEVELS, Survival
 
-_N_STEPS = 40  # of a bisection
+_N_STEPS = 30  # of a bisection, and towards the long run
 _MAX_TILT = 20.0
 
 

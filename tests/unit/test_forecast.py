@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spec_cli.spec.costs import CostTable, PassTimes
@@ -15,6 +15,7 @@ FLAT = PassTimes((1, 16), (1.0, 1.0))
 SHARES = st.floats(0.45, 0.97)
 
 
+@settings(deadline=None, max_examples=40)
 @given(SHARES)
 def test_tilted_levels_are_right_as_often_as_supposed(acceptance: float) -> None:
     shares = tilted(FOLLOWING, LEVELS, acceptance)
@@ -36,6 +37,7 @@ def test_free_guesses_and_checks_emit_one_token_and_all_that_survive(
     assert forecast(CostTable(FLAT, 0.0), acceptance, k_max).auto == pytest.approx(emitted)
 
 
+@settings(deadline=None, max_examples=40)
 @given(SHARES, st.floats(0.0, 0.5), st.floats(1.0, 4.0), st.integers(1, 8))
 def test_no_fixed_length_gains_more_from_the_same_guesses(
     acceptance: float, draft: float, widest: float, k: int
@@ -56,6 +58,7 @@ def survivals(acceptance: float, k: int) -> list[float]:
     return found
 
 
+@settings(deadline=None, max_examples=40)
 @given(SHARES, st.floats(0.0, 2.0), st.floats(1.0, 6.0), st.integers(0, 15))
 def test_drafting_as_much_as_pays_is_never_slower_than_plain(
     acceptance: float, draft: float, widest: float, k_max: int
@@ -77,6 +80,7 @@ def test_more_right_guesses_gain_more() -> None:
     assert speedups[0] < speedups[-1]
 
 
+@settings(deadline=None, max_examples=40)
 @given(SHARES, st.floats(0.01, 100.0))
 def test_only_the_ratio_of_the_times_counts(acceptance: float, unit: float) -> None:
     one = CostTable(PassTimes((1, 16), (1.0, 2.0)), 0.2)

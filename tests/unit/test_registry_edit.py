@@ -4,7 +4,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spec_cli.errors import UsageError
@@ -101,6 +101,7 @@ def test_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
         add_pair(tmp_path / "file/models.toml", "one", FIELDS)
 
 
+@settings(deadline=None)
 @given(
     name=st.from_regex(r"\w[\w.+-]{0,20}", fullmatch=True),
     notes=st.text(st.characters(exclude_categories=["Cs"]), max_size=60),
