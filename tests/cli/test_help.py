@@ -12,8 +12,18 @@ from tests.cli.conftest import Call, Done, SpecCli
 
 MODELS = ("list", "show", "pull", "rm", "path", "check", "suggest", "add", "forget")
 COMMANDS = (
-    *((), ("run",), ("verify",), ("bench",), ("pull",), ("models",)),
+    (),
+    ("run",),
+    ("verify",),
+    ("bench",),
+    ("pull",),
+    ("models",),
     *(("models", command) for command in MODELS),
+    ("devices",),
+    ("doctor",),
+    ("config",),
+    ("config", "show"),
+    ("config", "path"),
 )
 SLOW = {"llama_cpp", "huggingface_hub", "jinja2"}
 

@@ -16,7 +16,10 @@ from spec_cli.registry import load_registry
 MODELS = ("list", "show", "pull", "rm", "path", "check", "suggest", "add", "forget")
 ROOT = Path(__file__).parent.parent.parent
 README = (ROOT / "README.md").read_text()
-COMMANDS = ("run", "bench", "verify", "pull", "models", *(f"models {name}" for name in MODELS))
+COMMANDS = (
+    *("run", "bench", "verify", "pull", "models", "devices", "doctor", "config"),
+    *(f"models {name}" for name in MODELS),
+)
 
 
 def help_of(*command: str) -> str:
