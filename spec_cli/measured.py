@@ -14,6 +14,7 @@ from typing import Any
 from spec_cli.calibration import PASS_TIMES, times_from_json
 from spec_cli.draft_copy import DIGESTS
 from spec_cli.exactness import PLANS, PROBE_VERSION, plan_from_json
+from spec_cli.learned import ACCEPTANCE
 from spec_cli.spec.costs import DRAFT_WIDTHS, PassTimes
 from spec_cli.spec.exactness import Exact, ExactnessPlan
 from spec_cli.state import Entry, StateStore, file_identity
@@ -57,9 +58,12 @@ class Measurements:
         return times_from_json(entries[0].value) if entries else None
 
     def of_file(self, path: Path) -> list[Entry]:
-        """Everything kept about the model file at `path`."""
+        """Everything kept about the model file at `path`, alone or in a pair."""
         identity = file_identity(path)
-        return [entry for kind in _KINDS for entry in self.state.entries(kind, identity)]
+        alone = [entry for kind in _KINDS for entry in self.state.entries(kind, identity)]
+        roles = ("target", "draft")
+        paired = [e for role in roles for e in self.state.entries(ACCEPTANCE, {role: identity})]
+        return [*alone, *paired]
 
     def _plans(self, part: Mapping[str, Any]) -> list[MeasuredTarget]:
         entries = self.state.entries(PLANS, {**part, "probe": PROBE_VERSION})

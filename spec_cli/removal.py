@@ -77,12 +77,12 @@ def plan_removal(
             doomed.append(found)
     paths = [path for model in doomed for path in _parts(model)]
     copied = [copy for model in doomed for copy in _copies(model.path, copies)]
-    stored = [entry for path in (*paths, *copied) for entry in measurements.of_file(path)]
+    stored = {e.path: None for path in (*paths, *copied) for e in measurements.of_file(path)}
     return Removal(
         tuple(doomed),
         frozenset(links_to(set(paths), hub.cache_dir())),
         tuple(copied),
-        tuple(entry.path for entry in stored),
+        tuple(stored),
         kept,
     )
 

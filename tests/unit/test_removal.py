@@ -8,10 +8,11 @@ from huggingface_hub import constants
 
 from spec_cli import hub
 from spec_cli.errors import ModelError
+from spec_cli.learned import ACCEPTANCE
 from spec_cli.measured import Measurements
 from spec_cli.modelref import LocalFile, ModelRef, Pair, RepoFile
 from spec_cli.removal import Removal, plan_removal
-from spec_cli.state import StateStore
+from spec_cli.state import StateStore, file_identity
 from tests.hub_cache import put
 from tests.tiny_gguf import write_tiny_model
 from tests.unit.test_measured import save_draft, save_plan
@@ -119,13 +120,16 @@ def test_copies_and_measurements_go_with_their_model(home: Home) -> None:
     save_draft(home.state, home.small, 0.1)
     save_draft(home.state, copy, 0.1)
     save_draft(home.state, foreign, 0.1)
+    learned = {"target": file_identity(home.big), "draft": file_identity(home.small)}
+    home.state.save(ACCEPTANCE, learned, {})
     removal = home.plan(*PAIR.models)
     assert removal.copies == (copy,)
-    assert len(removal.measurements) == 3
+    assert len(removal.measurements) == 4
     removal.carry_out()
     assert not copy.exists() and foreign.exists()
     assert Measurements(home.state).any_target() is None
     assert len(home.state.entries("pass-times", {})) == 1
+    assert home.state.entries(ACCEPTANCE, {}) == []
 
 
 def test_damaged_repository_is_named_and_nothing_is_deleted(home: Home) -> None:
