@@ -11,7 +11,7 @@ import numpy as np
 from spec_cli.spec.survival import CONFIDENCES, Prior, Tally, no_tally
 from spec_cli.state import StateStore, file_identity
 
-_KIND = "acceptance"
+ACCEPTANCE = "acceptance"
 _MOST = 4000.0  # guesses that are remembered; beyond them older ones fade
 
 
@@ -42,10 +42,10 @@ class LearnedAcceptance:
             "accepted": total.accepted.tolist(),
             "following": total.following.tolist(),
         }
-        self._state.save(_KIND, self._key(rule), value)
+        self._state.save(ACCEPTANCE, self._key(rule), value)
 
     def _load(self, rule: str) -> Tally:
-        stored = self._state.load(_KIND, self._key(rule))
+        stored = self._state.load(ACCEPTANCE, self._key(rule))
         return (_tally(stored) if stored else None) or no_tally()
 
     def _key(self, rule: str) -> dict[str, Any]:

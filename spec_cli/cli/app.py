@@ -52,7 +52,7 @@ def root(
 
 app.command("run", cls=ConfiguredCommand)(run.run)
 app.command("pull")(guarded(models.pull))
-app.command("models")(guarded(models.models))
+app.add_typer(models.group, name="models")
 app.command("devices")(guarded(devices.devices))
 app.command("doctor")(guarded(doctor.doctor))
 app.command("verify", cls=ConfiguredCommand)(verify.verify)

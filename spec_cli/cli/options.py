@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from spec_cli.cli.completion import complete_draft, complete_pair
 from spec_cli.errors import UsageError
 from spec_cli.settings import DrafterKind
 from spec_cli.spec.acceptance import Accept
@@ -61,6 +62,7 @@ Model = Annotated[
         metavar="NAME",
         help="A pair of `spec-cli models`, `user/repo:QUANT`, `hf://user/repo/x.gguf`, or a path.",
         show_default="the default pair",
+        autocompletion=complete_pair,
         rich_help_panel=_MODEL,
     ),
 ]
@@ -72,6 +74,7 @@ DraftModel = Annotated[
         metavar="NAME",
         help="The draft model, named in the same ways; `none` for no draft model.",
         show_default="the pair's",
+        autocompletion=complete_draft,
         rich_help_panel=_MODEL,
     ),
 ]

@@ -15,8 +15,9 @@ from spec_cli.terminal import Terminal
 
 def fetch_pair(pair: Pair, terminal: Terminal, *, offline: bool, quiet: bool) -> LocalPair:
     """The pair's files, fetched where they are missing. Raises DownloadError or ModelError."""
-    refs = [pair.target] if pair.draft is None else [pair.target, pair.draft]
-    target, *draft = fetch_models(download.plan(refs, offline=offline), terminal, quiet=quiet)
+    target, *draft = fetch_models(
+        download.plan(pair.models, offline=offline), terminal, quiet=quiet
+    )
     return LocalPair(target, draft[0] if draft else None)
 
 

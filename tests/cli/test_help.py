@@ -10,6 +10,7 @@ import pytest
 from spec_cli import __version__
 from tests.cli.conftest import Call, Done, SpecCli
 
+MODELS = ("list", "show", "pull", "rm", "path", "check", "suggest", "add", "forget")
 COMMANDS = (
     (),
     ("run",),
@@ -17,6 +18,7 @@ COMMANDS = (
     ("bench",),
     ("pull",),
     ("models",),
+    *(("models", command) for command in MODELS),
     ("devices",),
     ("doctor",),
     ("config",),
