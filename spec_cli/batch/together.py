@@ -152,6 +152,7 @@ class Together:
                 self._finish(job)
 
     def _finish(self, job: _Job) -> None:
+        self._session.keep(job.text.output.tokens)
         self._outcomes[job.request.index] = job.answer()
 
     def _job(self, request: Request, tokens: list[int], generation: GenerationSettings) -> _Job:
