@@ -12,6 +12,7 @@ from spec_cli.spec.exactness import Exact
 from spec_cli.spec.sampling import SamplingSettings
 
 ALL_LAYERS = -1
+MAX_DRAFT_TOKENS = 63
 MIN_AUTO_CTX = 8192
 AUTO_CTX_ANSWER = 4096  # room for an answer of unlimited length, when the context size is automatic
 
@@ -55,7 +56,7 @@ class SessionSettings:
     draft_copy: bool = True
 
     def __post_init__(self) -> None:
-        _require("--draft-tokens", self.draft_tokens, 1, 63)
+        _require("--draft-tokens", self.draft_tokens, 1, MAX_DRAFT_TOKENS)
         _require("--ctx-size", self.n_ctx, 1, 2**31 - 1)
         _require("--batch-size", self.n_batch, 1, 2**16)
         if self.draft_tokens is not None and self.draft_tokens >= self.n_batch:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from spec_cli import __version__
-from spec_cli.cli import bench, models, run, verify
+from spec_cli.cli import bench, chat, models, run, verify
 from spec_cli.cli.guard import guarded
 
 EXAMPLES = """
@@ -50,6 +50,7 @@ def root(
 
 
 app.command("run")(guarded(run.run))
+app.command("chat")(guarded(chat.chat))
 app.command("pull")(guarded(models.pull))
 app.command("models")(guarded(models.models))
 app.command("verify")(guarded(verify.verify))
