@@ -10,7 +10,7 @@ import pytest
 from spec_cli import __version__
 from tests.cli.conftest import Call, Done, SpecCli
 
-COMMANDS = ((), ("run",), ("verify",), ("bench",), ("pull",), ("models",))
+COMMANDS = ((), ("run",), ("chat",), ("verify",), ("bench",), ("pull",), ("models",))
 SLOW = {"llama_cpp", "huggingface_hub", "jinja2"}
 
 

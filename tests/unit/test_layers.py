@@ -16,6 +16,7 @@ HOMES = {
     "huggingface_hub": ("hub.py",),
     "typer": ("cli/",),
     "rich": ("cli/", "render/"),
+    "prompt_toolkit": ("cli/",),
 }
 THEORY = ("numpy", "spec_cli.spec", "spec_cli.errors")
 
