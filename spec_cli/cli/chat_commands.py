@@ -147,8 +147,15 @@ def read(talk: Talk, argument: str) -> None:
 
 def pair(talk: Talk, argument: str) -> None:
     """Show what runs, or let another pair speak."""
-    if argument:
-        talk.change_pair(*argument.split())
+    match argument.split():
+        case []:
+            pass
+        case [target]:
+            talk.change_pair(target, None)
+        case [target, draft]:
+            talk.change_pair(target, draft)
+        case words:
+            raise UsageError(f"a pair has two names, not {len(words)}")
     talk.say("\n".join(talk.speaker.describe()))
 
 
@@ -187,7 +194,7 @@ def _path(argument: str, usage: str) -> Path:
 
 
 def _dumped(talk: Talk) -> str:
-    return archive.dump(talk.chat.conversation, talk.chat.settings, talk.speaker.name)
+    return archive.dump(talk.chat.conversation, talk.chat.settings, talk.model_name)
 
 
 def _edited(text: str, environ: Mapping[str, str]) -> str:
@@ -212,7 +219,7 @@ _TABLE = (
     Command("clear", "", Takes.NOTHING, "Forget what was said; settings stay.", clear),
     Command("retry", "", Takes.NOTHING, "Answer the last message once more.", retry),
     Command("edit", "", Takes.NOTHING, "Change the last message in $EDITOR.", edit),
-    Command("system", "[TEXT]", Takes.TEXT, "Show or set the system message; `none`.", system),
+    Command("system", "[TEXT]", Takes.TEXT, "Show, set or (`none`) remove the system message.", system),
     Command("set", "[NAME [VALUE]]", Takes.SETTING, "Show or change settings.", set_),
     Command("save", "FILE", Takes.FILE, "Save the conversation in a new file.", save),
     Command("save!", "FILE", Takes.FILE, "Save it, replacing the file.", save_over),

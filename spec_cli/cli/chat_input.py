@@ -17,7 +17,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.output import create_output
 
-from spec_cli.chat.quotes import QUOTES, is_open, unquoted
+from spec_cli.chat.quotes import QUOTES, is_open
 from spec_cli.chat.settings import SETTING_NAMES
 from spec_cli.cli.chat_commands import Command, Takes
 from spec_cli.cli.chat_talk import PREFIX
@@ -47,7 +47,7 @@ class PipedTurns:
                 text += f"\n{self._line()}"
         except EOFError:
             raise UsageError(f"the message in line {n_first} has no closing {QUOTES}") from None
-        return unquoted(text)
+        return text
 
     def _line(self) -> str:
         line = self._stdin.readline()
@@ -89,7 +89,7 @@ class TypedTurns:
     def read(self, draft: str) -> str:
         """See `Turns.read`."""
         self._leaving = False
-        return unquoted(self._session.prompt(_PROMPT, default=draft))
+        return self._session.prompt(_PROMPT, default=draft)
 
     def _stay(self, _buffer: Buffer) -> None:
         self._leaving = False
@@ -142,8 +142,8 @@ class CommandCompleter(Completer):
                 if command.name.startswith(word):
                     meta = command.meaning
                     yield Completion(command.name, -len(word), display_meta=meta)
-        elif command := self._commands.get(word):
-            yield from self._arguments(command.takes, argument, complete_event)
+        elif word in self._commands:
+            yield from self._arguments(self._commands[word].takes, argument, complete_event)
 
     def _arguments(self, takes: Takes, argument: str, event: CompleteEvent) -> Iterator[Completion]:
         if takes is Takes.FILE:
@@ -154,10 +154,10 @@ class CommandCompleter(Completer):
 
 
 class _PrivateHistory(FileHistory):
-    """A history that a full disk, or a message that is no text, does not stop the chat for."""
+    """A history that a full disk does not stop the chat for."""
 
     def store_string(self, string: str) -> None:
-        with suppress(OSError, UnicodeEncodeError):
+        with suppress(OSError):
             super().store_string(string)
 
 

@@ -8,14 +8,17 @@ from typing import Self
 
 from spec_cli.cli.chat_speaker import Speaker
 from spec_cli.cli.pairs import LocalPair
-from spec_cli.errors import Cancelled, SpecError
 from spec_cli.gguf import read_header
 from spec_cli.modelref import Pair
 from spec_cli.pairing import check_pair
 
 
 class LoadedSpeakers:
-    """One loaded pair at a time. Owns it; use as a context manager."""
+    """One loaded pair at a time. Owns it; use as a context manager.
+
+    Two pairs may be too much for the memory, so the old one goes first. Where the new one then
+    cannot be loaded, the old one is loaded again when it is next asked for.
+    """
 
     def __init__(
         self,
@@ -27,7 +30,8 @@ class LoadedSpeakers:
     ) -> None:
         """Load `first`. Raises what `make` raises."""
         self._choose, self._fetch, self._make = choose, fetch, make
-        self.now = make(first)
+        self._files = first
+        self._loaded: Speaker | None = make(first)
 
     def __enter__(self) -> Self:
         return self
@@ -38,20 +42,33 @@ class LoadedSpeakers:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.now.close()
+        self._close()
+
+    @property
+    def now(self) -> Speaker:
+        """The pair that speaks now. Raises what loading it raises."""
+        if self._loaded is None:
+            self._loaded = self._make(self._files)
+        return self._loaded
+
+    @property
+    def name(self) -> str:
+        """The name of its target."""
+        return self._files.target.name
 
     def change(self, target: str, draft: str | None) -> int | None:
-        """See `Speakers.change`. Two pairs may be too much for the memory: one goes first."""
+        """See `Speakers.change`."""
         pair = self._choose(target, draft)
-        files, before = self._fetch(pair), self.now.pair
+        files = self._fetch(pair)
         _check(files)
-        self.now.close()
-        try:
-            self.now = self._make(files)
-        except (SpecError, Cancelled):
-            self.now = self._make(before)
-            raise
+        self._close()
+        self._loaded, self._files = self._make(files), files
         return pair.draft_tokens
+
+    def _close(self) -> None:
+        if self._loaded is not None:
+            self._loaded.close()
+            self._loaded = None
 
 
 def _check(files: LocalPair) -> None:

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from spec_cli.chat.conversation import Conversation
 from spec_cli.chat.fitting import n_to_drop
+from spec_cli.chat.quotes import unquoted
 from spec_cli.chat.state import Chat, Pending
 from spec_cli.cli.chat_speaker import Answer, Speaker
 from spec_cli.cli.guard import show_error
@@ -28,6 +29,10 @@ class Speakers(Protocol):
     def now(self) -> Speaker:
         """The pair that speaks now."""
 
+    @property
+    def name(self) -> str:
+        """The name of its target."""
+
     def change(self, target: str, draft: str | None) -> int | None:
         """Let the pair of these names speak; the draft length that its entry names.
 
@@ -43,7 +48,7 @@ class Turns(Protocol):
         """Whether somebody sits there who can try again."""
 
     def read(self, draft: str) -> str:
-        """The next message or command; `draft` is there to be edited.
+        """The next message or command, perhaps in quotes; `draft` is there to be edited.
 
         Raises EOFError when there are no more, KeyboardInterrupt when the user leaves, and
         UsageError for one that is no text.
@@ -102,7 +107,7 @@ class Talk:
         if text.startswith(PREFIX):
             self._obey(text)
         elif text.strip():
-            self.ask(self.chat.ask(check_text(text, "the message")))
+            self.ask(self.chat.ask(check_text(unquoted(text), "the message")))
         else:
             self.chat.draft = ""
 
@@ -128,7 +133,12 @@ class Talk:
         """The pair that speaks now."""
         return self._speakers.now
 
-    def change_pair(self, target: str, draft: str | None = None, *_others: str) -> None:
+    @property
+    def model_name(self) -> str:
+        """The name of its target."""
+        return self._speakers.name
+
+    def change_pair(self, target: str, draft: str | None) -> None:
         """Let another pair speak. Raises SpecError; then the old one still does."""
         draft_tokens = self._speakers.change(target, draft)
         if draft_tokens is not None:
@@ -148,11 +158,13 @@ class Talk:
         if not self.chat.settings.drop_oldest or self.fits(pending.base, pending.question):
             return pending
         n = n_to_drop(pending.base, lambda base: self.fits(base, pending.question))
-        self.say(f"dropped the {turns(n)} from the beginning, to make room")
-        return replace(pending, base=pending.base.without_oldest(n))
+        shorter = replace(pending, base=pending.base.without_oldest(n))
+        if self.fits(shorter.base, shorter.question):
+            self.say(f"dropping the {turns(n)} at the beginning, to make room")
+        return shorter
 
     def _obey(self, line: str) -> None:
-        word, _, argument = line.removeprefix(PREFIX).partition(" ")
+        word, *argument = line.removeprefix(PREFIX).split(maxsplit=1) or [""]
         command = self._commands.get(word)
         if command is None:
             meant = nearest(word, self._commands)
@@ -160,7 +172,7 @@ class Talk:
                 f"there is no command `/{word}`",
                 hint=f"did you mean `/{meant}`?" if meant else "`/help` lists them all",
             )
-        command.run(self, argument.strip())
+        command.run(self, "".join(argument).strip())
 
 
 def turns(n: int) -> str:

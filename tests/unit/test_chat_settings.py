@@ -32,9 +32,7 @@ DEFAULT = ChatSettings()
         ("drop-oldest", "on", lambda s: s.drop_oldest is True),
     ],
 )
-def test_a_setting_is_changed_by_its_name_and_shown_by_it(
-    name: str, word: str, value: Any
-) -> None:
+def test_a_setting_is_changed_by_its_name_and_shown_by_it(name: str, word: str, value: Any) -> None:
     changed = DEFAULT.with_word(name, word)
     assert value(changed) and not value(DEFAULT)
     assert str(changed.word(name)) in (word, f"{word}.0")
