@@ -219,7 +219,9 @@ _TABLE = (
     Command("clear", "", Takes.NOTHING, "Forget what was said; settings stay.", clear),
     Command("retry", "", Takes.NOTHING, "Answer the last message once more.", retry),
     Command("edit", "", Takes.NOTHING, "Change the last message in $EDITOR.", edit),
-    Command("system", "[TEXT]", Takes.TEXT, "Show, set or (`none`) remove the system message.", system),
+    Command(
+        "system", "[TEXT]", Takes.TEXT, "Show, set or (`none`) remove the system message.", system
+    ),
     Command("set", "[NAME [VALUE]]", Takes.SETTING, "Show or change settings.", set_),
     Command("save", "FILE", Takes.FILE, "Save the conversation in a new file.", save),
     Command("save!", "FILE", Takes.FILE, "Save it, replacing the file.", save_over),

@@ -59,7 +59,7 @@ class Screen:
     def say(self, text: str) -> None:
         """A message, and its answer."""
         self.type(text, "\r")
-        self.wait(r"tok/s; [^\n]*\n")
+        self.wait(r"tok/s[;,] [^\n]*\n")
         self.prompt()
 
     def end(self) -> int | None:
@@ -119,7 +119,7 @@ def test_the_history_is_kept_in_a_private_file(
     again = Screen(spec_cli, *args)
     again.prompt()
     again.type("\x1b[A", "\x1b[A", "\r")
-    again.wait(r"tok/s; [^\n]*\n")
+    again.wait(r"tok/s[;,] [^\n]*\n")
     again.prompt()
     assert "> hello from yesterday" in again.emulator.rows
     again.type("\x04")
@@ -181,7 +181,7 @@ def test_a_message_that_does_not_fit_stays_to_be_edited(screen: Screen) -> None:
     screen.prompt()
     screen.wait("yyyyyyyy")  # it is there again
     screen.type("\x7f" * 390, "\r")
-    screen.wait(r"tok/s; [^\n]*\n")
+    screen.wait(r"tok/s[;,] [^\n]*\n")
     screen.prompt()
     screen.type("\x04")
     assert screen.end() == 0
@@ -203,7 +203,7 @@ def test_what_a_model_writes_does_not_steer_the_terminal(spec_cli: SpecCli, mode
     screen = Screen(spec_cli, "--temp", "2", "--seed", 3, "-n", 200, "-m", models.babble)
     screen.prompt()
     screen.type("hi\r")
-    screen.wait(r"tok/s; [^\n]*\n")
+    screen.wait(r"tok/s[;,] [^\n]*\n")
     screen.prompt()
     screen.type("\x04")
     assert screen.end() == 0
@@ -225,5 +225,5 @@ def test_redirected_answers_are_text_alone_and_the_prompt_stays_on_the_terminal(
     screen.say("hello there")
     screen.type("\x04")
     assert screen.end() == 0
-    alone = spec_cli(*("run", "hello there", *args), "-q")
+    alone = spec_cli("run", "hello there", *map(str, args), "-q")
     assert out.read_bytes() == alone.stdout
