@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -66,11 +66,11 @@ class ChatSettings:
 
 @dataclass(frozen=True, slots=True)
 class _Setting:
-    """A field of the settings, or of their `sampling`; `words` stand for values of no number."""
+    """A field of the settings, or of their `sampling`: some words, a number, or either."""
 
     field: str
-    parse: Callable[[str], Any]
-    words: Mapping[str, Any]
+    words: Mapping[str, object]
+    number: type[int] | type[float] | None = None
     is_sampling: bool = False
 
     def word(self, settings: ChatSettings) -> Word:
@@ -80,16 +80,22 @@ class _Setting:
 
     def changed(self, settings: ChatSettings, name: str, word: str) -> ChatSettings:
         try:
-            value = self.words[word] if word in self.words else self.parse(word)
-        except (KeyError, ValueError):
-            allowed = " or ".join([*(f"`{w}`" for w in self.words), *self._numbers()])
+            value = self._value(word)
+        except ValueError:
+            numbers = ["a number"] if self.number else []
+            allowed = " or ".join([*(f"`{w}`" for w in self.words), *numbers])
             raise UsageError(f"{name} is `{word}`, but must be {allowed}") from None
         if self.is_sampling:
-            return replace(settings, sampling=replace(settings.sampling, **{self.field: value}))
+            sampling = replace(settings.sampling, **{self.field: value})
+            return replace(settings, sampling=sampling)
         return replace(settings, **{self.field: value})
 
-    def _numbers(self) -> list[str]:
-        return ["a number"] if self.parse in (int, float) else []
+    def _value(self, word: str) -> Any:
+        if word in self.words:
+            return self.words[word]
+        if self.number is None:
+            raise ValueError
+        return self.number(word)
 
 
 def _setting(name: str) -> _Setting:
@@ -101,21 +107,20 @@ def _setting(name: str) -> _Setting:
 
 
 def _table() -> dict[str, _Setting]:
-    """All settings by name, those of the sampling first."""
+    """All settings by name, those of the sampling first: its numbers."""
+    defaults = {of.name: getattr(SamplingSettings(), of.name) for of in fields(SamplingSettings)}
     sampling = {
-        of.name.replace("_", "-"): _Setting(
-            of.name, type(getattr(SamplingSettings(), of.name)), {}, is_sampling=True
-        )
-        for of in fields(SamplingSettings)
+        name.replace("_", "-"): _Setting(name, {}, type(default), is_sampling=True)
+        for name, default in defaults.items()
+        if type(default) in (int, float)
     }
-    accepts = {str(accept): accept for accept in Accept}
     return sampling | {
-        "accept": _Setting("accept", Accept, accepts),
-        "seed": _Setting("seed", int, {"random": None}),
-        "max-tokens": _Setting("max_tokens", int, {"none": None}),
-        "draft-tokens": _Setting("draft_tokens", int, {"auto": None}),
-        "stats": _Setting("stats", _SWITCH.__getitem__, _SWITCH),
-        "drop-oldest": _Setting("drop_oldest", _SWITCH.__getitem__, _SWITCH),
+        "accept": _Setting("accept", {str(accept): accept for accept in Accept}),
+        "seed": _Setting("seed", {"random": None}, int),
+        "max-tokens": _Setting("max_tokens", {"none": None}, int),
+        "draft-tokens": _Setting("draft_tokens", {"auto": None}, int),
+        "stats": _Setting("stats", _SWITCH),
+        "drop-oldest": _Setting("drop_oldest", _SWITCH),
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
@@ -83,12 +84,17 @@ def chat(
         logging.basicConfig(level=logging.DEBUG, stream=terminal.stderr, format="%(message)s")
     template = None if chat_template is None else read_template(chat_template)
     registry = load_registry()
-    pair = choose_pair(registry, model, draft_model, drafter)
+
+    def choose(target: str | None, draft: str | None) -> Pair:
+        pair = choose_pair(registry, target, draft, drafter)
+        if draft_tokens is None:
+            return pair
+        return replace(pair, draft_tokens=opt.count("--draft-tokens", draft_tokens, auto=None))
+
+    pair = choose(model, draft_model)
     session = SessionSettings(
         drafter=drafter,
-        draft_tokens=pair.draft_tokens
-        if draft_tokens is None
-        else opt.count("--draft-tokens", draft_tokens, auto=None),
+        draft_tokens=pair.draft_tokens,
         n_ctx=ctx_size,
         n_batch=batch_size,
         n_threads=threads,
@@ -112,7 +118,7 @@ def chat(
         accept=accept,
         seed=seed,
         max_tokens=max_tokens,
-        draft_tokens=session.draft_tokens,
+        draft_tokens=pair.draft_tokens,
         stats=not quiet,
         drop_oldest=drop_oldest,
         stop=tuple(stop or ()),
@@ -121,13 +127,11 @@ def chat(
     render = RenderOptions(quiet, show_origin=show_origin, no_tui=no_tui, brief=True)
     fetch = partial(fetch_pair, terminal=terminal, offline=offline, quiet=quiet)
 
-    def speaker(files: LocalPair) -> Speaker:
-        return Speaker(files, session, template, terminal, render, datetime.now())
+    def speaker(pair: Pair, files: LocalPair) -> Speaker:
+        its = replace(session, draft_tokens=pair.draft_tokens)
+        return Speaker(files, its, template, terminal, render, datetime.now())
 
-    def choose(target: str, draft: str | None) -> Pair:
-        return choose_pair(registry, target, draft, drafter)
-
-    with LoadedSpeakers(fetch(pair), choose=choose, fetch=fetch, make=speaker) as speakers:
+    with LoadedSpeakers(pair, choose=choose, fetch=fetch, make=speaker) as speakers:
         _talk(Chat(conversation, settings), speakers, terminal, registry, quiet=quiet)
 
 

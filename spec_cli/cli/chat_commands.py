@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
-from tempfile import NamedTemporaryFile
+from tempfile import TemporaryDirectory
 
 from spec_cli.chat import archive
 from spec_cli.chat.conversation import Conversation
@@ -54,8 +54,8 @@ def show_help(talk: Talk, _argument: str) -> None:
     width = max(len(command.usage) for command in COMMANDS.values())
     lines = [f"{command.usage:<{width}}  {command.meaning}" for command in COMMANDS.values()]
     keys = (
-        'Alt-Enter starts a new line, as do lines between """; Ctrl-C stops an answer; '
-        "Ctrl-D leaves.",
+        'For several lines: Alt-Enter, or lines between """ and """.',
+        "Ctrl-C stops an answer, Ctrl-D leaves.",
         "A message that begins with a slash: put a space before it.",
     )
     talk.say("\n".join([*lines, *keys]))
@@ -94,9 +94,9 @@ def system(talk: Talk, argument: str) -> None:
 
 def set_(talk: Talk, argument: str) -> None:
     """Show or change settings."""
-    name, _, word = argument.partition(" ")
+    name, *word = argument.split(maxsplit=1) or [""]
     if word:
-        talk.chat.settings = talk.chat.settings.with_word(name, word.strip())
+        talk.chat.settings = talk.chat.settings.with_word(name, *word)
     settings = talk.chat.settings
     words = {name: settings.word(name)} if name else settings.words()
     width = max(map(len, words))
@@ -139,6 +139,10 @@ def stats(talk: Talk, _argument: str) -> None:
 
 def read(talk: Talk, argument: str) -> None:
     """Put the text of a file before the next message."""
+    if not argument:
+        talk.chat.files = ()
+        talk.say("no file goes before the next message")
+        return
     path = _path(argument, "/read FILE")
     text = read_text(path, follow=True)
     talk.chat.read(text)
@@ -190,7 +194,12 @@ def _path(argument: str, usage: str) -> Path:
     """The rest of a line is the name, spaces and all."""
     if not argument:
         raise UsageError("no file is named", hint=f"`{usage}`")
-    return Path(check_text(argument, "the file name")).expanduser()
+    if "\0" in argument:
+        raise UsageError("no file has a name with a null character")
+    try:
+        return Path(check_text(argument, "the file name")).expanduser()
+    except RuntimeError as error:
+        raise UsageError(f"{argument}: {error}") from None
 
 
 def _dumped(talk: Talk) -> str:
@@ -199,19 +208,20 @@ def _dumped(talk: Talk) -> str:
 
 def _edited(text: str, environ: Mapping[str, str]) -> str:
     """`text` after the user's editor. Raises UsageError when there is none that works."""
-    words = shlex.split(environ.get("VISUAL") or environ.get("EDITOR") or "vi")
-    with NamedTemporaryFile("w", suffix=".md", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
+    editor = environ.get("VISUAL") or environ.get("EDITOR") or "vi"
+    with TemporaryDirectory() as directory:
+        path = Path(directory) / "message.md"
+        path.write_text(text, encoding="utf-8")
         try:
-            with Interrupts():  # Ctrl-C is the editor's
-                subprocess.run([*words, file.name], check=True)
-        except OSError as error:
-            hint = "set `EDITOR` to one that is there"
-            raise UsageError(f"cannot start {words[0]}: {error.strerror}", hint=hint) from None
+            with Interrupts(last=None):  # Ctrl-C is the editor's
+                subprocess.run([*shlex.split(editor), path], check=True)
+            data = path.read_bytes()
+        except (OSError, ValueError) as error:
+            hint = "set `EDITOR` to a command that works"
+            raise UsageError(f"cannot edit with {editor}: {error}", hint=hint) from None
         except subprocess.CalledProcessError as error:
-            raise UsageError(f"{words[0]} failed ({error.returncode}): nothing changed") from None
-        return decode_text(Path(file.name).read_bytes(), "the message").rstrip("\n")
+            raise UsageError(f"{editor} failed ({error.returncode}): nothing changed") from None
+    return decode_text(data, "the message").rstrip("\n")
 
 
 _TABLE = (
@@ -227,7 +237,7 @@ _TABLE = (
     Command("save!", "FILE", Takes.FILE, "Save it, replacing the file.", save_over),
     Command("load", "FILE", Takes.FILE, "Go on with a saved conversation.", load),
     Command("stats", "", Takes.NOTHING, "All figures of the last answer.", stats),
-    Command("read", "FILE", Takes.FILE, "Put a file's text before the next message.", read),
+    Command("read", "[FILE]", Takes.FILE, "Put a file before the next message, or none.", read),
     Command("pair", "[TARGET [DRAFT]]", Takes.PAIR, "Show what runs, or change it.", pair),
     Command("compact", "[N]", Takes.TEXT, "Drop the N oldest turns, or up to half.", compact),
     Command("exit", "", Takes.NOTHING, "Leave, as Ctrl-D does.", leave),

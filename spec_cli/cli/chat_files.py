@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import tempfile
@@ -22,7 +23,7 @@ def read_text(path: Path, *, follow: bool) -> str:
                 raise UsageError(f"{path} is not a regular file")
             data = file.read(_MAX_BYTES + 1)
     except OSError as error:
-        raise UsageError(f"cannot read {path}: {_reason(path, error)}") from None
+        raise UsageError(f"cannot read {path}: {_reason(error)}") from None
     if len(data) > _MAX_BYTES:
         raise UsageError(f"{path} has more than {_MAX_BYTES >> 20} MiB")
     return decode_text(data, str(path))
@@ -43,7 +44,7 @@ def write_new(path: Path, text: str) -> None:
         hint = f"use another name, or `/save! {path}` to replace it"
         raise UsageError(f"{path} is there already", hint=hint) from None
     except OSError as error:
-        raise UsageError(f"cannot write {path}: {_reason(path, error)}") from None
+        raise UsageError(f"cannot write {path}: {_reason(error)}") from None
 
 
 def replace_text(path: Path, text: str) -> None:
@@ -51,9 +52,9 @@ def replace_text(path: Path, text: str) -> None:
 
     Raises UsageError, also where a symbolic link or a device has that name.
     """
-    if path.is_symlink() or (path.exists() and not path.is_file()):
-        raise UsageError(f"{path} is not a regular file", hint="use another name")
     try:
+        if path.is_symlink() or (path.exists() and not path.is_file()):
+            raise UsageError(f"{path} is not a regular file", hint="use another name")
         with tempfile.NamedTemporaryFile("wb", dir=path.parent, delete=False) as file:
             written = Path(file.name)
             try:
@@ -64,8 +65,8 @@ def replace_text(path: Path, text: str) -> None:
                 written.unlink()
                 raise
     except OSError as error:
-        raise UsageError(f"cannot write {path}: {_reason(path, error)}") from None
+        raise UsageError(f"cannot write {path}: {_reason(error)}") from None
 
 
-def _reason(path: Path, error: OSError) -> str:
-    return "it is a symbolic link" if path.is_symlink() else str(error.strerror)
+def _reason(error: OSError) -> str:
+    return "it is a symbolic link" if error.errno == errno.ELOOP else str(error.strerror)

@@ -22,16 +22,16 @@ class LoadedSpeakers:
 
     def __init__(
         self,
-        first: LocalPair,
+        first: Pair,
         *,
         choose: Callable[[str, str | None], Pair],
         fetch: Callable[[Pair], LocalPair],
-        make: Callable[[LocalPair], Speaker],
+        make: Callable[[Pair, LocalPair], Speaker],
     ) -> None:
-        """Load `first`. Raises what `make` raises."""
+        """Load `first`. Raises what `fetch` and `make` raise."""
         self._choose, self._fetch, self._make = choose, fetch, make
-        self._files = first
-        self._loaded: Speaker | None = make(first)
+        self._pair, self._files = first, fetch(first)
+        self._loaded: Speaker | None = make(first, self._files)
 
     def __enter__(self) -> Self:
         return self
@@ -48,7 +48,7 @@ class LoadedSpeakers:
     def now(self) -> Speaker:
         """The pair that speaks now. Raises what loading it raises."""
         if self._loaded is None:
-            self._loaded = self._make(self._files)
+            self._loaded = self._make(self._pair, self._files)
         return self._loaded
 
     @property
@@ -62,7 +62,8 @@ class LoadedSpeakers:
         files = self._fetch(pair)
         _check(files)
         self._close()
-        self._loaded, self._files = self._make(files), files
+        self._loaded = self._make(pair, files)
+        self._pair, self._files = pair, files
         return pair.draft_tokens
 
     def _close(self) -> None:

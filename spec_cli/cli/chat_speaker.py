@@ -8,8 +8,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from types import TracebackType
-from typing import Self
 
 from spec_cli.chat.conversation import Conversation
 from spec_cli.chat.fitting import n_reserved, too_long
@@ -28,7 +26,12 @@ from spec_cli.render.notices import Notices
 from spec_cli.render.status import Status
 from spec_cli.render.summary import summary_lines
 from spec_cli.session import Arm, Session
-from spec_cli.settings import DrafterKind, GenerationSettings, SessionSettings
+from spec_cli.settings import (
+    AUTO_CTX_ANSWER,
+    DrafterKind,
+    GenerationSettings,
+    SessionSettings,
+)
 from spec_cli.terminal import Terminal
 
 _LAST_SIGNAL = 3  # an impatient second Ctrl-C must not cost the conversation
@@ -59,7 +62,7 @@ class Answer:
 
 
 class Speaker:
-    """A loaded pair that answers. Owns its session; use as a context manager.
+    """A loaded pair that answers. Owns its session.
 
     Signals come while models load and while an answer is generated: SIGINT ends what is going on,
     SIGTERM also raises Terminated.
@@ -88,23 +91,13 @@ class Speaker:
         started = time.perf_counter()
         with self._listening(), self._status:
             self._session = Session(pair.target.path, draft, settings, environment)
+            try:
+                self._template = self._choose_template(chat_template, now)
+                self._session.prepare(0, None)
+            except BaseException:
+                self._session.close()
+                raise
         self._load_s = time.perf_counter() - started
-        try:
-            self._template = self._choose_template(chat_template, now)
-        except BaseException:
-            self._session.close()
-            raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Free everything."""
@@ -118,9 +111,11 @@ class Speaker:
     def describe(self) -> list[str]:
         """What runs."""
         draft = self.pair.draft.path.name if self.pair.draft else "none"
+        off = self._session.drafting_off
         return [
             f"target   {self.name} ({self.pair.target.path.name})",
             f"draft    {draft}",
+            f"drafter  {f'off: {off}' if off else self._session.drafter_name}",
             f"context  up to {self._session.n_ctx_max} tokens",
         ]
 
@@ -170,8 +165,10 @@ class Speaker:
             raise too_long(
                 len(tokens), n_ctx, reserved, has_turns=has_turns, n_ctx_train=n_ctx_train
             )
-        if not session.holds(len(tokens) + reserved):
-            session.prepare(len(tokens), settings.max_tokens)
+        answer = AUTO_CTX_ANSWER if settings.max_tokens is None else settings.max_tokens
+        if not session.holds(min(n_ctx, len(tokens) + answer)):
+            # Twice as large: what is made anew is evaluated anew, and that not in every turn.
+            session.prepare(min(n_ctx, 2 * len(tokens)), settings.max_tokens)
         self._show_notices()
 
     def _generate(

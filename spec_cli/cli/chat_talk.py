@@ -34,7 +34,7 @@ class Speakers(Protocol):
         """The name of its target."""
 
     def change(self, target: str, draft: str | None) -> int | None:
-        """Let the pair of these names speak; the draft length that its entry names.
+        """Let the pair of these names speak; its draft length, None for auto.
 
         Raises SpecError; then the old one still speaks.
         """
@@ -141,8 +141,7 @@ class Talk:
     def change_pair(self, target: str, draft: str | None) -> None:
         """Let another pair speak. Raises SpecError; then the old one still does."""
         draft_tokens = self._speakers.change(target, draft)
-        if draft_tokens is not None:
-            self.chat.settings = replace(self.chat.settings, draft_tokens=draft_tokens)
+        self.chat.settings = replace(self.chat.settings, draft_tokens=draft_tokens)
 
     def fits(self, base: Conversation, question: str) -> bool:
         """Whether a question after `base` can be answered."""

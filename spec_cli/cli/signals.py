@@ -31,8 +31,8 @@ class Interrupts:
     Those of an earlier time are forgotten on entering.
     """
 
-    def __init__(self, last: int = 2) -> None:
-        """The signal number `last` ends the process at once."""
+    def __init__(self, last: int | None = 2) -> None:
+        """The signal number `last` ends the process at once; with None, no number of them does."""
         self.signal: signal.Signals | None = None
         self._last = last
         self._n_received = 0
@@ -65,7 +65,7 @@ class Interrupts:
 
     def _receive(self, number: int, _frame: FrameType | None) -> None:
         self._n_received += 1
-        if self._n_received >= self._last:
+        if self._n_received == self._last:
             if sys.stderr.isatty():
                 os.write(2, _SHOW_CURSOR.encode())
             os._exit(self.exit_code)

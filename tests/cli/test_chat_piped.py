@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from spec_cli.cli.chat_commands import COMMANDS
+from spec_cli.session import Session
 from tests.cli.conftest import Call, SpecCli, finished
 from tests.cli.tiny_models import Models
 
@@ -119,6 +120,9 @@ def test_a_file_that_was_read_goes_before_the_next_message(
     assert call(*args, "-q", stdin=turns).exit_code == 0
     said = [m["content"] for m in json.loads(saved.read_text())["messages"]]
     assert said[0] == "the notes\n\nsum up" and said[2] == "more"
+    taken_back = lines(f"/read {path}", f"/read {path}", "/read", "sum up", f"/save! {saved}")
+    assert call(*args, "-q", stdin=taken_back).exit_code == 0
+    assert json.loads(saved.read_text())["messages"][0]["content"] == "sum up"
     call(*args, stdin=lines("/read nowhere.txt")).fails(2, "cannot read nowhere.txt: No such file")
 
 
@@ -137,6 +141,26 @@ def test_old_turns_are_dropped_only_where_that_was_asked_for(
     assert re.search(r"^\d turns? dropped, \d left$", compacted.stderr, re.M)
     assert compacted.stdout.startswith(refused.stdout)
     assert len(compacted.stdout) > len(refused.stdout)
+
+
+def test_a_context_that_nobody_gave_a_size_grows_with_the_conversation(
+    call: Call, models: Models, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, n in (("session.MIN_AUTO_CTX", 64), ("session.AUTO_CTX_ANSWER", 16)):
+        monkeypatch.setattr(f"spec_cli.{name}", n)
+    sizes: list[int] = []
+    make = Session._target_context
+    monkeypatch.setattr(
+        Session, "_target_context", lambda self, n_ctx: sizes.append(n_ctx) or make(self, n_ctx)
+    )
+    turns = lines(*(f"hello there {i}" for i in range(9)))
+    run = call("chat", "--temp", "0", "-n", "12", "-m", models.target, stdin=turns)
+    assert run.exit_code == 0
+    figures = re.findall(r"prompt (\d+)(?:, (\d+) kept)?", run.stderr)
+    assert len(figures) == 9
+    assert sizes[0] == 64 and sizes[-1] <= 512
+    assert len(sizes) == 1 + sum(not kept for _, kept in figures[1:]) + (int(figures[0][0]) > 52)
+    assert len(sizes) <= 5
 
 
 def test_the_pair_can_be_changed_and_a_bad_one_changes_nothing(
@@ -197,7 +221,12 @@ def test_the_last_message_is_edited_in_the_users_editor(
     assert call(*args, "-q", stdin=turns, env=env).exit_code == 0
     said = [m["content"] for m in json.loads(saved.read_text())["messages"]]
     assert said[::2] == ["hello there", "and now?"]
-    for editor, words in (("false", "false failed (1)"), ("/no/such", "cannot start /no/such")):
+    for editor, words in (
+        ("false", "false failed (1)"),
+        ("/no/such", "cannot edit with /no/such: "),
+        ("rm", "cannot edit with rm: "),
+        ("vi '", "cannot edit with vi ': No closing quotation"),
+    ):
         run = call(*args, "-q", stdin=lines("hello", "/edit"), env={"EDITOR": editor})
         assert run.exit_code == 2 and words in run.stderr
     run = call(*args, "-q", stdin=lines("hello", "/edit"), env={"EDITOR": "true"})
