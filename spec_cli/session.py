@@ -47,7 +47,8 @@ class Session:
     """A loaded pair, ready to generate. Use as a context manager.
 
     `prepare` makes the contexts and settles who drafts; `generate` may then be called repeatedly.
-    Preparing again keeps what is large enough. Each model is loaded at most once.
+    Preparing again keeps what is large enough. Each model is loaded at most once. What a prompt
+    has in common with the text before it is not evaluated again, until `forget_text`.
     """
 
     def __init__(
@@ -137,14 +138,29 @@ class Session:
         """Size of the target's context in tokens."""
         return self.target.n_ctx
 
+    @property
+    def n_ctx_max(self) -> int:
+        """The largest context that there can be: as asked for, or as the model was trained for."""
+        trained = self.model.n_ctx_train
+        n_ctx = self.settings.n_ctx or trained
+        if self.target_header.architecture in _LEARNED_POSITIONS:
+            # There are no more of them, and padding stands after the last token.
+            n_ctx = min(n_ctx, trained - (self.plan.max_width or 0))
+        return n_ctx
+
+    def holds(self, n_tokens: int) -> bool:
+        """Whether the contexts are made, and as large as that."""
+        return self._target is not None and n_tokens <= self._target.n_ctx
+
     def prepare(self, n_prompt: int, max_tokens: int | None) -> None:
         """Make contexts that hold the prompt and its answer, and settle who drafts.
 
         Raises UsageError when the prompt does not fit, ResourceError when memory does not.
         """
         n_ctx = self._context_size(n_prompt, max_tokens)
-        if self._target is not None and n_ctx <= self._target.n_ctx:
+        if self.holds(n_ctx):
             return
+        self._target = None
         self._fit(n_ctx)
         self._loader.close_contexts()
         self._target = self._target_context(n_ctx)
@@ -307,9 +323,9 @@ class Session:
         asked = self.settings.n_ctx
         if asked is None:
             answer = AUTO_CTX_ANSWER if max_tokens is None else max_tokens
-            n_ctx = min(trained, max(MIN_AUTO_CTX, n_prompt + answer))
+            n_ctx = min(self.n_ctx_max, max(MIN_AUTO_CTX, n_prompt + answer))
         else:
-            n_ctx = asked
+            n_ctx = self.n_ctx_max
             if asked > trained:
                 self._env.notify(
                     Notice(
@@ -318,16 +334,22 @@ class Session:
                         level="warning",
                     )
                 )
-        if self.target_header.architecture in _LEARNED_POSITIONS:
-            # There are no more of them, and padding stands after the last token.
-            n_ctx = min(n_ctx, trained - (self.plan.max_width or 0))
         if n_prompt > n_ctx:
             raise _prompt_too_long(n_prompt, n_ctx, trained)
         return n_ctx
 
     def forget(self) -> None:
-        """Start the next generation with what a new session knows about guesses."""
+        """Start the next generation with what a new session knows: nothing."""
         self._arms.forget()
+        self.forget_text()
+
+    def forget_text(self) -> None:
+        """Let the next generation evaluate its whole prompt."""
+        if self._target is None:
+            return  # and so are the contexts
+        for model in (self._target, self.draft):
+            if model is not None:
+                model.keep(())
 
 
 def _drafter_kind(asked: DrafterKind, draft: Path | None) -> DrafterKind:

@@ -19,18 +19,20 @@ from spec_cli.render.stdout import Stdout
 from spec_cli.render.style import ORIGIN_STYLES
 from spec_cli.render.summary import Summary
 from spec_cli.render.text import PipeText, TerminalText
+from spec_cli.render.turn import TurnLine
 from spec_cli.terminal import Terminal
 
 
 @dataclass(frozen=True, slots=True)
 class RenderOptions:
-    """What the user asked for. `json` wins over `jsonl`."""
+    """What the user asked for. `json` wins over `jsonl`; `brief`: a line in place of a summary."""
 
     quiet: bool = False
     json: bool = False
     jsonl: bool = False
     show_origin: bool = False
     no_tui: bool = False
+    brief: bool = False
 
 
 def choose_renderers(
@@ -68,10 +70,20 @@ def choose_renderers(
         # The panel is gone before JSON is written to the same terminal.
         renderers = [live] if text else [live, output]
     if not options.quiet:
-        styled = terminal.stderr_color
-        legend = styled and isinstance(output, TerminalText) and output.styled
-        renderers.append(Summary(terminal.stderr, info, styled=styled, legend=legend))
+        renderers.append(_summary(terminal, options, info, text))
     return Tee(renderers)
+
+
+def _summary(
+    terminal: Terminal, options: RenderOptions, info: RunInfo, text: TerminalText | None
+) -> Renderer:
+    """What remains of the figures; `text` is the output where that is a terminal."""
+    styled = terminal.stderr_color
+    if options.brief:
+        columns = _size(terminal.stderr).columns if terminal.stderr_is_tty else None
+        return TurnLine(terminal.stderr, info, styled=styled, columns=columns)
+    legend = styled and text is not None and text.styled
+    return Summary(terminal.stderr, info, styled=styled, legend=legend)
 
 
 def _output(terminal: Terminal, options: RenderOptions, info: RunInfo) -> Renderer:
