@@ -19,7 +19,7 @@ from spec_cli.drafters.none import NoDrafter
 from spec_cli.drafting import DraftSide
 from spec_cli.engine import Decoder
 from spec_cli.errors import UsageError
-from spec_cli.events import DraftingOff, Event, Finished, Notice
+from spec_cli.events import DraftingOff, Event, Finished, FinishReason, Notice
 from spec_cli.gguf import Header, read_header
 from spec_cli.llama.context import ContextSettings
 from spec_cli.llama.devices import Device
@@ -45,6 +45,12 @@ _CONTENDED = 1.6  # times what was measured
 _WORTH_SAYING_S = 0.01  # a plain step; shorter ones are disturbed by anything
 _LEARNED_POSITIONS = ("gpt2", "starcoder")
 _N_TARGET_ROWS = 64  # the longest draft that can be asked for, and one
+
+NO_ANSWER = Notice(
+    "the model did not end its reasoning: there is no answer",
+    "give it more `--max-tokens`, or use `--no-think` where the model knows it",
+    "warning",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,11 +184,18 @@ class Session:
         )
         max_tokens = self._target.n_ctx if generation.max_tokens is None else generation.max_tokens
         output = Output(
-            self.model.piece, self.model.is_end, stop=generation.stop, max_tokens=max_tokens
+            self.model.piece,
+            self.model.is_end,
+            stop=generation.stop,
+            max_tokens=max_tokens,
+            given=generation.given,
+            reasoning=generation.reasoning,
         )
         for event in decoder.generate(prompt, output, plain_step_s=self.plain_step_s):
             if isinstance(event, Finished):
                 yield from self._contention()
+                if output.is_reasoning and event.reason is not FinishReason.INTERRUPTED:
+                    yield NO_ANSWER
             yield event
 
     def arm(

@@ -9,12 +9,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TextIO
 
+from rich.style import Style
+
 from spec_cli.render.base import Renderer, Tee
 from spec_cli.render.flow import TextFlow
 from spec_cli.render.info import RunInfo
 from spec_cli.render.json import JsonLines, JsonObject
 from spec_cli.render.live import LiveRenderer
 from spec_cli.render.notices import Notices
+from spec_cli.render.reasoning import ReasoningText
 from spec_cli.render.stdout import Stdout
 from spec_cli.render.style import ORIGIN_STYLES
 from spec_cli.render.summary import Summary
@@ -31,6 +34,8 @@ class RenderOptions:
     jsonl: bool = False
     show_origin: bool = False
     no_tui: bool = False
+    hide_reasoning: bool = False
+    echo: bool = False
 
 
 def choose_renderers(
@@ -45,21 +50,27 @@ def choose_renderers(
 
     `plain_step_estimate_s` is the cost table's time of one plain step, when there is a table.
     """
-    output = _output(terminal, options, info)
+    reasoning = _reasoning(terminal, options)
+    output = _output(terminal, options, info, reasoning)
     text = output if isinstance(output, TerminalText) else None
     notices = Notices(
         terminal.stderr,
         quiet=options.quiet,
         beside_text=text is not None and terminal.stderr_is_tty,
+        beside_reasoning=reasoning is not None,
     )
-    renderers: list[Renderer] = [output, notices]
+    renderers: list[Renderer] = [*([reasoning] if reasoning else []), output, notices]
     if _can_animate(terminal, options):
         size = partial(_size, terminal.stderr)
+        alone = TerminalText(Stdout(terminal.stderr), reasoning=reasoning) if reasoning else None
+        flowing = text or alone
         live = LiveRenderer(
             terminal.stderr,
             info,
             notices,
-            flow=TextFlow(text, size().columns) if text else None,
+            flow=TextFlow(flowing, size().columns) if flowing else None,
+            previews=text is None,
+            shows_reasoning=reasoning is not None,
             color=terminal.color,
             plain_step_estimate_s=plain_step_estimate_s,
             clock=clock,
@@ -74,7 +85,17 @@ def choose_renderers(
     return Tee(renderers)
 
 
-def _output(terminal: Terminal, options: RenderOptions, info: RunInfo) -> Renderer:
+def _reasoning(terminal: Terminal, options: RenderOptions) -> ReasoningText | None:
+    """Where reasoning is shown, if it is: in JSON it stands beside the text."""
+    if options.quiet or options.hide_reasoning or options.json or options.jsonl:
+        return None
+    is_dim = terminal.stderr_is_tty and terminal.color
+    return ReasoningText(terminal.stderr, Style(dim=True) if is_dim else Style())
+
+
+def _output(
+    terminal: Terminal, options: RenderOptions, info: RunInfo, reasoning: ReasoningText | None
+) -> Renderer:
     stdout = Stdout(terminal.stdout)
     if options.json:
         return JsonObject(stdout, info)
@@ -82,7 +103,8 @@ def _output(terminal: Terminal, options: RenderOptions, info: RunInfo) -> Render
         return JsonLines(stdout, info)
     if not terminal.stdout_is_tty:
         return PipeText(stdout)
-    return TerminalText(stdout, ORIGIN_STYLES if options.show_origin and terminal.color else None)
+    styles = ORIGIN_STYLES if options.show_origin and terminal.color else None
+    return TerminalText(stdout, styles, reasoning=reasoning)
 
 
 def _can_animate(terminal: Terminal, options: RenderOptions) -> bool:

@@ -58,6 +58,8 @@ class Scene:
             INFO,
             Notices(self.stderr, quiet=False, beside_text=True),
             flow=TextFlow(text, columns),
+            previews=False,
+            shows_reasoning=True,
             color=True,
             plain_step_estimate_s=0.03,
             clock=lambda: next(now),
