@@ -44,6 +44,9 @@ class Decoder:
     I1  `context` is the committed sequence; the target has evaluated all of it but the last token.
     I2  The drafter knows no token but those of `context` (see `drafters.model`).
 
+    Whatever a generation leaves in the target, the next one keeps the part of it that its own
+    prompt begins with: the target itself knows which tokens it has evaluated.
+
     Which tokens a pass commits is decided by `rule`, from the target's logits: the drafter and
     the policy decide how many it can commit.
     """
@@ -75,8 +78,11 @@ class Decoder:
         """
         self._check(prompt)
         started = self._clock()
-        stats = RunStats(n_prompt=len(prompt), plain_step_estimate_s=plain_step_s)
         context = list(prompt)
+        n_cached = self._target.keep(context[:-1])
+        stats = RunStats(
+            n_prompt=len(prompt), n_cached=n_cached, plain_step_estimate_s=plain_step_s
+        )
         try:
             for progress in self._prefill(context):
                 stats.prefill_s = self._clock() - started
@@ -142,10 +148,9 @@ class Decoder:
         return Verified(detail, count, drafted_at - started, verified_at - drafted_at)
 
     def _prefill(self, prompt: Sequence[int]) -> Iterator[PromptProgress]:
-        """Evaluate all of the prompt but its last token; no logits are needed for it."""
-        self._target.rollback(0)
+        """Evaluate what is missing of the prompt, short of its last token; no logits are needed."""
         end = len(prompt) - 1
-        for start in range(0, end, self._target.n_batch):
+        for start in range(self._target.n_past, end, self._target.n_batch):
             if self._cancelled():
                 raise Cancelled
             chunk = prompt[start : min(start + self._target.n_batch, end)]

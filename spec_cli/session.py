@@ -66,7 +66,8 @@ class Session:
     """A loaded pair, ready to generate. Use as a context manager.
 
     `prepare` makes the contexts and settles who drafts; `generate` may then be called repeatedly.
-    Preparing again keeps what is large enough. Each model is loaded at most once.
+    Preparing again keeps what is large enough. Each model is loaded at most once. What a prompt
+    has in common with the text before it is not evaluated again, until `forget_text`.
     """
 
     def __init__(
@@ -380,8 +381,15 @@ class Session:
         return n_ctx
 
     def forget(self) -> None:
-        """Start the next generation with what a new session knows about guesses."""
+        """Start the next generation with what a new session knows: nothing."""
         self._survival.clear()
+        self.forget_text()
+
+    def forget_text(self) -> None:
+        """Let the next generation evaluate its whole prompt."""
+        for model in (self._target, self.draft):
+            if model is not None:
+                model.keep(())
 
 
 def _drafter_kind(asked: DrafterKind, draft: Path | None) -> DrafterKind:

@@ -168,7 +168,8 @@ def system_object(info: RunInfo) -> Object:
 
 def _timings(stats: RunStats) -> Object:
     return {
-        "prompt_n": stats.n_prompt,
+        "cache_n": stats.n_cached,
+        "prompt_n": stats.n_prompt - stats.n_cached,
         "prompt_ms": _ms(stats.prefill_s),
         "prompt_per_token_ms": _ms(_inverse(stats.prompt_tokens_per_s)),
         "prompt_per_second": stats.prompt_tokens_per_s,
