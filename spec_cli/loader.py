@@ -139,7 +139,7 @@ class Loader:
         return PassTimer(
             path,
             DRAFT_WIDTHS,
-            setup=self._facts(self.draft_devices),
+            setup=self.facts(self.draft_devices),
             state=self._env.state,
             clock=self._env.clock,
         )
@@ -167,7 +167,7 @@ class Loader:
             n_threads=self.n_threads,
             n_gpu_layers=self._n_gpu_layers,
             devices=tuple(device.name for device in self.devices) if self._n_gpu_layers else (),
-            facts=self._facts(self.devices),
+            facts=self.facts(self.devices),
             tiled=library().tiled,
         )
         return Planner(
@@ -179,7 +179,7 @@ class Loader:
             progress=self._env.progress,
         )
 
-    def _facts(self, devices: tuple[Device, ...]) -> dict[str, Any]:
+    def facts(self, devices: tuple[Device, ...]) -> dict[str, Any]:
         """What measurements of any model depend on, besides the model."""
         return {
             "build": f"{library().version} {library().system_info}",

@@ -129,24 +129,31 @@ class ReasoningSplitter:
     def push(self, text: str) -> list[Stretch]:
         """Add `text`. Returns what is decided now."""
         self._held += text
-        steps = {
-            _State.OPEN: self._open,
-            _State.BEGUN: self._begun,
-            _State.REASONING: self._reasoning,
-            _State.ENDED: self._ended,
-            _State.ANSWER: lambda: self._take(Part.ANSWER, len(self._held)),
-        }
         stretches: list[Stretch] = []
         before = None
         while self._held and self._state is not before:
             before = self._state
-            stretches += steps[self._state]()
+            stretches += self._step()
         return stretches
 
     def flush(self) -> list[Stretch]:
         """What was held back: no mark will come any more."""
         part = {_State.OPEN: Part.ANSWER, _State.REASONING: Part.REASONING}
         return self._take(part.get(self._state, Part.MARK), len(self._held))
+
+    def _step(self) -> list[Stretch]:
+        """What the present state makes of the text; it may be left for another."""
+        match self._state:
+            case _State.OPEN:
+                return self._open()
+            case _State.BEGUN:
+                return self._drop_space(_State.REASONING)
+            case _State.REASONING:
+                return self._reasoning()
+            case _State.ENDED:
+                return self._drop_space(_State.ANSWER)
+            case _State.ANSWER:
+                return self._take(Part.ANSWER, len(self._held))
 
     def _open(self) -> list[Stretch]:
         """A mark, a text that is none, or too little to tell."""
@@ -160,12 +167,6 @@ class ReasoningSplitter:
         if not any(mark.startswith(text) for mark in (marks.begin, marks.skip)):
             self._state = _State.ANSWER
         return []
-
-    def _begun(self) -> list[Stretch]:
-        return self._drop_space(_State.REASONING)
-
-    def _ended(self) -> list[Stretch]:
-        return self._drop_space(_State.ANSWER)
 
     def _drop_space(self, following: _State) -> list[Stretch]:
         n_space = len(self._held) - len(self._held.lstrip())

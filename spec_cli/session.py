@@ -8,10 +8,11 @@ drafting can win on this machine at all.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
+from spec_cli import __version__
 from spec_cli.drafters.chain import ChainDrafter
 from spec_cli.drafters.copies import TextCopies
 from spec_cli.drafters.model import N_ROWS
@@ -21,7 +22,7 @@ from spec_cli.engine import Decoder
 from spec_cli.errors import UsageError
 from spec_cli.events import DraftingOff, Event, Finished, FinishReason, Notice
 from spec_cli.gguf import Header, read_header
-from spec_cli.llama.context import ContextSettings
+from spec_cli.llama.context import ContextSettings, LlamaContext
 from spec_cli.llama.devices import Device
 from spec_cli.loader import Environment, Loader
 from spec_cli.pairing import check_pair
@@ -39,6 +40,7 @@ from spec_cli.spec.meter import MeteredModel, PassMeter
 from spec_cli.spec.padding import PaddedModel
 from spec_cli.spec.policy import K_MAX, CostAware, FixedLength, Policy
 from spec_cli.spec.survival import GREEDY, SAMPLED, Survival
+from spec_cli.state import file_fingerprint
 from spec_cli.text import Output
 
 _CONTENDED = 1.6  # times what was measured
@@ -46,6 +48,7 @@ _WORTH_SAYING_S = 0.01  # a plain step; shorter ones are disturbed by anything
 _LEARNED_POSITIONS = ("gpt2", "starcoder")
 _N_TARGET_ROWS = 64  # the longest draft that can be asked for, and one
 
+TARGET, DRAFT = "target", "draft"
 NO_ANSWER = Notice(
     "the model did not end its reasoning: there is no answer",
     "give it more `--max-tokens`, or use `--no-think` where the model knows it",
@@ -91,6 +94,7 @@ class Session:
         self.drafting_off: str | None = None
         self.costs: CostTable | None = None
         self._target: LanguageModel | None = None
+        self._context: LlamaContext | None = None  # of the target, beneath what wraps it
         self._survival: dict[tuple[object, ...], Survival] = {}
         try:
             self.model, self.plan = self._loader.target(target)
@@ -150,6 +154,26 @@ class Session:
     def n_ctx(self) -> int:
         """Size of the target's context in tokens."""
         return self.target.n_ctx
+
+    def contexts(self) -> dict[str, LlamaContext]:
+        """The contexts in use: `TARGET`, and where it drafts `DRAFT`."""
+        assert self._context is not None, "prepare the session first"
+        draft = self._draft.context if self._draft else None
+        return {TARGET: self._context, **({DRAFT: draft} if draft else {})}
+
+    def bindings(self) -> dict[str, dict[str, Any]]:
+        """What the states of `contexts` depend on besides the tokens."""
+        run = {"program": __version__, "n_batch": self.settings.n_batch}
+        target = self._loader.facts(self._loader.devices) | {
+            "target": file_fingerprint(self.target_header.path),
+            "kernels": asdict(self.plan.kernels),
+        }
+        if self._draft is None:
+            return {TARGET: run | target}
+        draft = self._loader.facts(self._loader.draft_devices) | {
+            "draft model": file_fingerprint(self._draft.path)
+        }
+        return {TARGET: run | target, DRAFT: run | draft}
 
     def prepare(self, n_prompt: int, max_tokens: int | None) -> None:
         """Make contexts that hold the prompt and its answer, and settle who drafts.
@@ -341,7 +365,7 @@ class Session:
     def _target_context(self, n_ctx: int) -> LanguageModel:
         """The target's context, with cells and rows for padding beyond what is asked for."""
         n_batch, kernels, n_pad = self.settings.n_batch, self.plan.kernels, self.plan.max_width or 0
-        context = self._loader.context(
+        context = self._context = self._loader.context(
             self.model,
             ContextSettings(
                 n_ctx=n_ctx + n_pad,

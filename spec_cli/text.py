@@ -126,6 +126,8 @@ class Output:
         self.finish_reason = reason
         if self._splitter:
             self._show(self._splitter.flush())
+        if self.stop is not None:
+            self.finish_reason = FinishReason.STOP_STRING
         self._release(Part.ANSWER, self._stops.flush())
 
     def drain(self) -> list[Delta]:
@@ -179,9 +181,9 @@ class Output:
         span.tokens = ()
 
     def _unreported(self) -> tuple[int, ...]:
-        rest = [token for span in self._spans for token in span.tokens] + self._silent
-        rest = [*self._passed, *rest]
+        held = (token for span in self._spans for token in span.tokens)
+        rest = (*self._passed, *held, *self._silent)
         self._passed = ()
         self._spans.clear()
         self._silent = []
-        return tuple(rest)
+        return rest

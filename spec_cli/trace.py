@@ -55,7 +55,7 @@ class Trace:
         """`padded` gives the width that a pass of so many rows really has."""
         self._file = file
         self._padded = padded
-        file.write({"line": "header"} | header)
+        file.write({"line": "header", **header})
 
     def __enter__(self) -> Self:
         return self
@@ -114,6 +114,7 @@ def _end(finished: Finished) -> Object:
     return {
         "finish_reason": finished.reason,
         "stop": finished.stop,
+        "cached": finished.stats.n_cached,
         "prefill_s": finished.stats.prefill_s,
         "ttft_s": finished.stats.ttft_s,
     }

@@ -2,38 +2,41 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, Self
 
 from spec_cli.errors import UsageError
 
-PRIVATE = 0o600
-PUBLIC = 0o666  # less what the user's umask takes away
+_PRIVATE = 0o600
+_PUBLIC = 0o666  # less what the user's umask takes away
 
 
 class WholeFile:
     """A file written beside its place and moved there by `keep`; without that nothing is left.
 
-    A regular file that is replaced keeps its permissions, and a link to one stays a link. Anything
-    else in its place is refused. Use as a context manager: `file` is open in between.
+    A regular file that is replaced keeps its permissions, unless the new one is to be private, and
+    a link to one stays a link. Anything else in its place is refused. Use as a context manager:
+    `file` is open in between.
     """
 
-    def __init__(self, path: Path, mode: int = PUBLIC) -> None:
-        """`mode` is that of a new file. Raises UsageError when there can be no file at `path`."""
+    def __init__(self, path: Path, *, private: bool = False) -> None:
+        """`private`: for its owner alone. Raises UsageError when there can be no file at `path`."""
         try:
             self._place = path.resolve(strict=True) if path.is_symlink() else path
             replaced = _mode_of(self._place)
             name = f".{self._place.name}.{secrets.token_hex(4)}.part"
             self._part = self._place.with_name(name)
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-            number = os.open(self._part, flags, mode if replaced is None else replaced)
+            number = os.open(self._part, flags, _PRIVATE if private else replaced or _PUBLIC)
         except (OSError, RuntimeError, ValueError) as error:
             raise UsageError(f"cannot write {path}: {_reason(error)}") from None
         self.file: BinaryIO = os.fdopen(number, "wb")
-        if replaced is not None:
+        if replaced is not None and not private:
             os.fchmod(number, replaced)  # whatever the umask
         self._kept = False
 
@@ -41,7 +44,8 @@ class WholeFile:
         return self
 
     def __exit__(self, *_exc: object) -> None:
-        self.file.close()
+        with suppress(OSError):  # a full disk: what was kept has been flushed before
+            self.file.close()
         if not self._kept:
             self._part.unlink(missing_ok=True)
 
@@ -60,14 +64,13 @@ def open_private(path: Path) -> BinaryIO:
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
-        file = os.fdopen(os.open(path, flags, PRIVATE), "wb", buffering=0)
+        file = os.fdopen(os.open(path, flags, _PRIVATE), "wb", buffering=0)
     except (OSError, ValueError) as error:
-        reason = "it is a link" if path.is_symlink() else _reason(error)
-        raise UsageError(f"cannot write {path}: {reason}") from None
+        raise UsageError(f"cannot write {path}: {_reason(error)}") from None
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
         raise UsageError(f"cannot write {path}: it is not a regular file")
-    os.fchmod(file.fileno(), PRIVATE)
+    os.fchmod(file.fileno(), _PRIVATE)
     file.truncate(0)
     return file
 
@@ -89,4 +92,6 @@ def _mode_of(place: Path) -> int | None:
 
 
 def _reason(error: Exception) -> str:
+    if isinstance(error, OSError) and error.errno == errno.ELOOP:
+        return "it is a link"
     return (isinstance(error, OSError) and error.strerror) or str(error)

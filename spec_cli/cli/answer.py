@@ -51,6 +51,8 @@ def answer(
                 tokens = encoded.tokens
                 generation = replace(generation, reasoning=encoded.reasoning)
                 session.prepare(len(tokens), generation.max_tokens)
+                if records.reuse:
+                    notices += records.reuse.restore(session, environment.state, tokens)
                 load_s = time.perf_counter() - started
                 status.close()
                 info = describe(
@@ -67,13 +69,18 @@ def answer(
                     if info.prompt is not None:
                         renderer.handle(PromptText(info.prompt))
                     finished = _show(session, tokens, generation, renderer)
+                if records.output and (finished.tokens or not _is_interrupted(finished)):
+                    records.output.keep()
+                if records.reuse:
+                    records.reuse.save(session, tokens)
         except Cancelled:
             pass
-    is_whole = finished is not None and finished.reason is not FinishReason.INTERRUPTED
-    if records.output and finished and (is_whole or finished.tokens):
-        records.output.keep()
-    if not is_whole:
+    if finished is None or _is_interrupted(finished):
         raise typer.Exit(interrupts.exit_code)
+
+
+def _is_interrupted(finished: Finished) -> bool:
+    return finished.reason is FinishReason.INTERRUPTED
 
 
 def _encode(session: Session, prompt: PromptInput) -> EncodedPrompt:

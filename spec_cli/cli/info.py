@@ -65,7 +65,7 @@ def trace_header(
         "schema": TRACE_SCHEMA,
         "settings": asdict(session.settings),
         "max_tokens": generation.max_tokens,
-        "stop": generation.stop,
+        "stop_strings": generation.stop,
         "exactness": exactness_object(info),
         "costs": costs_object(session.costs),
         "plain_step_s": session.plain_step_s,

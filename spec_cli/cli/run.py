@@ -56,6 +56,7 @@ def run(
     echo: text_opt.Echo = False,
     hide_reasoning: text_opt.HideReasoning = False,
     trace: text_opt.TracePath = None,
+    prompt_cache: text_opt.PromptCache = None,
     quiet: opt.Quiet = False,
     json: opt.Json = False,
     jsonl: opt.JsonLines = False,
@@ -126,7 +127,9 @@ def run(
         exact=exact,
         draft_copy=not draft_original,
     )
-    render = RenderOptions(quiet, json, jsonl, show_origin, no_tui, hide_reasoning, echo)
-    with text_opt.records(terminal, output, trace) as records:
+    render = RenderOptions(
+        quiet, json, jsonl, show_origin, no_tui, hide_reasoning=hide_reasoning, echo=echo
+    )
+    with text_opt.records(terminal, output, trace, prompt_cache) as records:
         files = fetch_pair(pair, terminal, offline=offline, quiet=quiet)
         answer(files, prompt_input, settings, generation, records, render)

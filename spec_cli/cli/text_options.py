@@ -15,6 +15,7 @@ from spec_cli.cli.inputs import PromptInput
 from spec_cli.cli.options import require_one
 from spec_cli.errors import UsageError
 from spec_cli.prompt import decode_text, read_template
+from spec_cli.prompt_reuse import PromptReuse
 from spec_cli.template_variables import parse_variables
 from spec_cli.terminal import Terminal
 from spec_cli.trace import TraceFile
@@ -92,6 +93,15 @@ TracePath = Annotated[
         rich_help_panel=_OUTPUT,
     ),
 ]
+PromptCache = Annotated[
+    Path | None,
+    typer.Option(
+        "--prompt-cache",
+        metavar="FILE",
+        help="Keep in FILE what the models made of the prompt; go on from it in later runs.",
+        rich_help_panel=_PROMPT,
+    ),
+]
 
 
 def prompt_input(
@@ -128,20 +138,26 @@ class Records:
     terminal: Terminal
     output: WholeFile | None = None
     trace: TraceFile | None = None
+    reuse: PromptReuse | None = None
 
 
 @contextmanager
-def records(terminal: Terminal, output: Path | None, trace: Path | None) -> Iterator[Records]:
+def records(
+    terminal: Terminal, output: Path | None, trace: Path | None, prompt_cache: Path | None
+) -> Iterator[Records]:
     """The files that the options ask for, open. Raises UsageError when one cannot be written."""
     with ExitStack() as stack:
         trace_file = stack.enter_context(TraceFile(trace)) if trace is not None else None
+        reuse = stack.enter_context(PromptReuse(prompt_cache)) if prompt_cache is not None else None
         if output is None or output == _STDOUT:
-            yield Records(terminal, trace=trace_file)
+            yield Records(terminal, None, trace_file, reuse)
             return
         whole = stack.enter_context(WholeFile(output))
         stdout = TextIOWrapper(whole.file, encoding="utf-8")
         stack.callback(stdout.detach)
-        yield Records(replace(terminal, stdout=stdout, stdout_is_tty=False), whole, trace_file)
+        yield Records(
+            replace(terminal, stdout=stdout, stdout_is_tty=False), whole, trace_file, reuse
+        )
 
 
 def _read(path: Path) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from tests.cli.conftest import GREEDY, N_TOKENS, Call, Done, SpecCli
 from tests.cli.tiny_models import Models
 
 PROMPT = "<|im_start|>user\nhello there<|im_end|>\n<|im_start|>assistant\n<think>\n"
+GIVEN = "Hm. </think>So"
 ARGS = (*GREEDY, "-n", str(N_TOKENS), "--no-draft")
 
 
@@ -37,7 +37,8 @@ def thinker(call: Call, models: Models) -> Thinker:
         *("-m", models.target, "--no-draft", "--json"),
     ).json
     text: str = plain["text"]
-    end = next(c for i, c in enumerate(text) if i > 5 and c not in PROMPT + text[:i] and c > " ")
+    used = PROMPT + GIVEN + "\n "
+    end = next(c for i, c in enumerate(text) if i > 5 and c not in used + text[:i])
     reasoning, _, answer = text.partition(end)
     answer = answer.replace(end, "</think>").lstrip()
     assert reasoning.strip() and answer
@@ -88,11 +89,10 @@ def test_a_stop_string_is_looked_for_in_the_answer_only(call: Call, thinker: Thi
 
 
 def test_an_answer_that_does_not_begin_is_told_in_a_notice(call: Call, thinker: Thinker) -> None:
-    run = call(*thinker.args[:3], "-n", "4", *thinker.args[5:])
+    run = call(*thinker.args, "-n", "4")
     assert run.exit_code == 0
     assert run.stdout == b"\n"
     assert "warning: the model did not end its reasoning: there is no answer\n" in run.stderr
-    assert "note" not in run.stderr.partition("warning")[0]
 
 
 def test_the_template_decides_whether_to_think_and_the_switch_decides_over_it(
@@ -128,11 +128,11 @@ def test_a_raw_prompt_is_not_looked_at_for_reasoning(call: Call, thinker: Thinke
 
 
 def test_a_prefill_may_go_on_with_the_reasoning_or_end_it(call: Call, thinker: Thinker) -> None:
-    whole: dict[str, Any] = call(*thinker.args, "--prefill", "Hm. </think>So", "--json").json
+    whole: dict[str, Any] = call(*thinker.args, "--prefill", GIVEN, "--json").json
     assert whole["reasoning"] == "Hm."
     assert whole["text"].startswith("So")
     whole = call(*thinker.args, "-n", "3", "--prefill", "Hm.", "--json").json
-    assert re.match(r"Hm\..", whole["reasoning"]) and whole["text"] == ""
+    assert whole["reasoning"].startswith("Hm.") and whole["text"] == ""
 
 
 def test_both_streams_in_one_pipe_show_the_reasoning_first(

@@ -17,9 +17,7 @@ THINKING = (
 )
 
 
-def printable_vocab(
-    eos: str = "<|im_end|>", renamed: Mapping[int, str] | None = None
-) -> TinyVocab:
+def printable_vocab(eos: str = "<|im_end|>", renamed: Mapping[int, str] | None = None) -> TinyVocab:
     """A vocabulary whose model writes printable ASCII and line ends, so that text can be cut."""
     vocab = bpe_vocab(eos=eos, renamed=renamed)
     printable = {ord("\n"), *range(ord(" "), ord("~") + 1)}

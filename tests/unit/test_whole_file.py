@@ -9,15 +9,19 @@ from pathlib import Path
 import pytest
 
 from spec_cli.errors import UsageError
-from spec_cli.whole_file import PRIVATE, WholeFile, open_private
+from spec_cli.whole_file import WholeFile, open_private
+
+
+def names_in(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
 
 
 def mode_of(path: Path) -> int:
     return stat.S_IMODE(path.lstat().st_mode)
 
 
-def write(path: Path, data: bytes = b"new", mode: int = 0o666) -> None:
-    with WholeFile(path, mode) as whole:
+def write(path: Path, data: bytes = b"new", *, private: bool = False) -> None:
+    with WholeFile(path, private=private) as whole:
         whole.file.write(data)
         whole.keep()
 
@@ -29,7 +33,7 @@ def test_a_file_is_in_its_place_only_when_it_is_kept(tmp_path: Path) -> None:
         assert not path.exists()
         whole.keep()
         assert path.read_bytes() == b"new"
-    assert os.listdir(tmp_path) == ["out"]
+    assert names_in(tmp_path) == ["out"]
 
 
 def test_without_keep_the_old_file_stays_and_nothing_else(tmp_path: Path) -> None:
@@ -39,7 +43,7 @@ def test_without_keep_the_old_file_stays_and_nothing_else(tmp_path: Path) -> Non
         whole.file.write(b"new")
         raise ValueError
     assert path.read_bytes() == b"old"
-    assert os.listdir(tmp_path) == ["out"]
+    assert names_in(tmp_path) == ["out"]
 
 
 def test_permissions_are_those_of_the_file_before_or_the_umasks(tmp_path: Path) -> None:
@@ -51,8 +55,8 @@ def test_permissions_are_those_of_the_file_before_or_the_umasks(tmp_path: Path) 
         path.chmod(0o604)
         write(path)
         assert mode_of(path) == 0o604
-        write(tmp_path / "private", mode=PRIVATE)
-        assert mode_of(tmp_path / "private") == 0o600
+        write(path, private=True)
+        assert mode_of(path) == 0o600
     finally:
         os.umask(before)
 
@@ -71,13 +75,13 @@ def test_what_is_no_file_is_refused_and_left_alone(tmp_path: Path) -> None:
     os.mkfifo(fifo)
     for name, target in (("a", directory), ("b", tmp_path / "nothing"), ("c", tmp_path / "c")):
         (tmp_path / name).symlink_to(target)
-    before = sorted(os.listdir(tmp_path))
+    before = names_in(tmp_path)
     for name in ("dir", "fifo", "a", "b", "c", "no/such", "x" * 300, "\0", ""):
         with pytest.raises(UsageError, match="cannot write"):
             WholeFile(tmp_path / name if name else Path(name))
     with pytest.raises(UsageError, match="not a regular file"):
         WholeFile(Path(os.devnull))
-    assert sorted(os.listdir(tmp_path)) == before
+    assert names_in(tmp_path) == before
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everything")
