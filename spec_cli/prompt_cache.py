@@ -83,9 +83,9 @@ def write_cache(file: BinaryIO, key: bytes, parts: Mapping[str, Part]) -> None:
 def read_cache(
     path: Path, key: bytes, bindings: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Part]:
-    """The parts of a file whose bindings are these, by name.
+    """The parts of a file whose bindings are these, by name; its first one is among them.
 
-    Raises UnusableCacheError where there is none, FileNotFoundError where there is no file.
+    Raises UnusableCacheError for any other file, FileNotFoundError where there is none.
     """
     try:
         # A pipe in the file's place would let a plain `open` wait for its writer.
@@ -105,17 +105,15 @@ def _read(file: FileIO, key: bytes, bindings: Mapping[str, Mapping[str, Any]]) -
     sizes = {name: 4 * part["n_tokens"] + part["n_bytes"] for name, part in described.items()}
     if file.tell() + sum(sizes.values()) != status.st_size:
         raise UnusableCacheError("it is not whole")
-    parts, difference = {}, "it holds nothing of use"
+    parts: dict[str, Part] = {}
     for name, part in described.items():
-        if name not in bindings:
-            file.seek(sizes[name], os.SEEK_CUR)
-        elif differing := _differing(part["binding"], bindings[name]):
-            difference = f"it was made with another {differing}"
-            file.seek(sizes[name], os.SEEK_CUR)
-        else:
+        differing = _differing(part["binding"], bindings.get(name, {}))
+        if differing is None:
             parts[name] = _read_part(file, part)
-    if not parts:
-        raise UnusableCacheError(difference)
+        elif not parts:
+            raise UnusableCacheError(f"it was made with another {differing}")
+        else:
+            file.seek(sizes[name], os.SEEK_CUR)
     return parts
 
 
