@@ -92,10 +92,10 @@ class PromptReuse:
         }
         try:
             write_cache(self._new.file, self._key, parts)
-            self._new.keep()
         except OSError as error:
             reason = f"cannot write the prompt cache {self._path}: {error.strerror}"
             raise SpecError(reason) from None
+        self._new.keep()
 
     def _unused(self, reason: str) -> list[Notice]:
         return [Notice(f"the prompt cache {self._path} is not used: {reason}")]

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, Self
 
-from spec_cli.errors import UsageError
+from spec_cli.errors import SpecError, UsageError
 
 _PRIVATE = 0o600
 _PUBLIC = 0o666  # less what the user's umask takes away
@@ -50,10 +50,16 @@ class WholeFile:
             self._part.unlink(missing_ok=True)
 
     def keep(self) -> None:
-        """Put what was written in its place, all of it having reached the disk."""
-        self.file.flush()
-        os.fsync(self.file.fileno())
-        self._part.replace(self._place)
+        """Put what was written in its place, all of it having reached the disk.
+
+        Raises SpecError when that cannot be: the disk is full, or the directory is gone.
+        """
+        try:
+            self.file.flush()
+            os.fsync(self.file.fileno())
+            self._part.replace(self._place)
+        except OSError as error:
+            raise SpecError(f"cannot write {self._place}: {_reason(error)}") from None
         self._kept = True
 
 

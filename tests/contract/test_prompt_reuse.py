@@ -8,10 +8,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from spec_cli.errors import UsageError
 from spec_cli.events import Finished, RoundDone
+from spec_cli.llama.context import ContextSettings, LlamaContext
+from spec_cli.llama.model import LlamaModel, LoadSettings
 from spec_cli.loader import Environment
 from spec_cli.prompt_reuse import PromptReuse
 from spec_cli.session import DRAFT, TARGET, Session
@@ -250,3 +253,23 @@ def test_two_runs_at_once_leave_the_file_of_one_of_them(desk: Desk) -> None:
 def test_a_place_where_no_file_can_be_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot write"):
         PromptReuse(tmp_path)
+
+
+def test_a_state_that_does_not_fit_leaves_an_empty_memory_that_works(tiny_target: Path) -> None:
+    settings = ContextSettings(128, n_threads=1, n_batch=N_BATCH, n_rows=8)
+    with (
+        LlamaModel(tiny_target, LoadSettings()) as model,
+        LlamaContext(model, settings) as context,
+    ):
+        tokens = [5, 6, 7, 8]
+        context.eval(tokens, n_rows=0)
+        state = bytes(context.state())
+        expected = context.eval([9]).copy()
+        for wrong, data in ((tokens, state[:-1]), (tokens[:-1], state), (tokens, state[:40])):
+            assert not context.restore(wrong, data)
+            assert context.n_past == 0
+            context.eval(tokens, n_rows=0)
+            assert np.array_equal(context.eval([9]), expected)
+        assert context.restore(tokens, state)
+        assert list(context.evaluated) == tokens
+        assert np.array_equal(context.eval([9]), expected)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 from pathlib import Path
 
 import pytest
 
-from spec_cli.errors import UsageError
+from spec_cli.errors import SpecError, UsageError
 from spec_cli.whole_file import WholeFile, open_private
 
 
@@ -67,6 +68,15 @@ def test_a_link_to_a_file_stays_a_link(tmp_path: Path) -> None:
     link.symlink_to(real)
     write(link)
     assert link.is_symlink() and real.read_bytes() == b"new"
+
+
+def test_a_directory_that_is_gone_is_told(tmp_path: Path) -> None:
+    directory = tmp_path / "gone"
+    directory.mkdir()
+    with WholeFile(directory / "out") as whole:
+        shutil.rmtree(directory)
+        with pytest.raises(SpecError, match="cannot write .*out: No such file"):
+            whole.keep()
 
 
 def test_what_is_no_file_is_refused_and_left_alone(tmp_path: Path) -> None:
