@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import GREEDY, N_TOKENS, Call, Done, SpecCli
+from tests.cli.emulator import printed
+from tests.cli.test_run_pty import Terminal, line
 from tests.cli.tiny_models import Models
 
 PROMPT = "<|im_start|>user\nhello there<|im_end|>\n<|im_start|>assistant\n<think>\n"
@@ -140,3 +142,23 @@ def test_both_streams_in_one_pipe_show_the_reasoning_first(
 ) -> None:
     run = spec_cli(*thinker.args, shell='"$@" 2>&1')
     assert run.stdout.decode().startswith(f"{thinker.reasoning}\n\n{thinker.answer}\n")
+
+
+def test_on_a_terminal_the_reasoning_stands_above_the_answer(
+    spec_cli: SpecCli, thinker: Thinker
+) -> None:
+    screen = Terminal(spec_cli)(line(spec_cli, *thinker.args))
+    shown = printed(f"{thinker.reasoning}\n\n{thinker.answer}", 80, 24)
+    assert screen.rows == [row for row in shown if row]
+    screen.assert_in_order()
+
+
+def test_a_redirected_answer_leaves_the_reasoning_on_the_terminal(
+    spec_cli: SpecCli, thinker: Thinker, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    screen = Terminal(spec_cli)(f"{line(spec_cli, *thinker.args)} > {out}")
+    assert out.read_text() == thinker.answer + "\n"
+    assert screen.rows == [row for row in printed(thinker.reasoning, 80, 24) if row]
+    assert "\x1b[2m" in screen.sent
+    screen.assert_in_order()

@@ -75,7 +75,7 @@ def test_a_directory_that_is_gone_is_told(tmp_path: Path) -> None:
     directory.mkdir()
     with WholeFile(directory / "out") as whole:
         shutil.rmtree(directory)
-        with pytest.raises(SpecError, match="cannot write .*out: No such file"):
+        with pytest.raises(SpecError, match=r"cannot write .*out: No such file"):
             whole.keep()
 
 
