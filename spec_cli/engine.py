@@ -16,6 +16,7 @@ from spec_cli.events import (
     FinishReason,
     Origin,
     PromptProgress,
+    RoundDetail,
     RoundDone,
 )
 from spec_cli.spec.interfaces import NO_DRAFT, AcceptanceRule, Draft, Drafter, LanguageModel
@@ -29,8 +30,7 @@ from spec_cli.text import Output
 class Verified:
     """One round: what was drafted and committed, and how long its two parts took, in seconds."""
 
-    draft: Draft
-    committed: tuple[int, ...]
+    detail: RoundDetail
     count: RoundCount
     draft_s: float
     verify_s: float
@@ -94,9 +94,8 @@ class Decoder:
                 plan = self._plan(context, room) if stats.n_rounds else None
                 verified = self._round(context, plan, output)
                 ended = self._clock()
-                self._policy.observe(
-                    verified.draft, verified.count.n_drafted, verified.committed, ended - began
-                )
+                detail, n_checked = verified.detail, verified.count.n_drafted
+                self._policy.observe(detail.draft, n_checked, detail.committed, ended - began)
                 if stats.ttft_s is None:
                     stats.ttft_s = ended - started
                 yield _account(stats, verified, elapsed_s=ended - began)
@@ -125,19 +124,28 @@ class Decoder:
         rows = self._target.eval((context[-1], *draft.tokens))
         verified_at = self._clock()
         n_before, n_accepted = len(context), 0
+        origins: list[Origin] = []
         verdict = self._rule.verify(rows, draft, context)
         for i, token in enumerate(verdict.tokens):
             is_accepted = i + 1 < len(verdict.tokens)
             context.append(token)
             n_accepted += is_accepted
-            output.push(token, _origin(draft, i, is_accepted=is_accepted))
+            origins.append(_origin(draft, i, is_accepted=is_accepted))
+            output.push(token, origins[i])
             if output.finish_reason:
                 break
         self._target.rollback(len(context) - 1)
         self._drafter.commit(context)
-        committed = tuple(context[n_before:])
-        count = RoundCount(len(draft.tokens), n_accepted, len(committed), verdict.n_near_ties)
-        return Verified(drafted, committed, count, drafted_at - started, verified_at - drafted_at)
+        count = RoundCount(len(draft.tokens), n_accepted, len(origins), verdict.n_near_ties)
+        detail = RoundDetail(
+            position=n_before,
+            draft=drafted,
+            committed=tuple(context[n_before:]),
+            origins=tuple(origins),
+            n_near_ties=verdict.n_near_ties,
+            n_expected=plan.expected(len(draft.tokens)) if plan else None,
+        )
+        return Verified(detail, count, drafted_at - started, verified_at - drafted_at)
 
     def _prefill(self, prompt: Sequence[int]) -> Iterator[PromptProgress]:
         """Evaluate what is missing of the prompt, short of its last token; no logits are needed."""
@@ -185,4 +193,5 @@ def _account(stats: RunStats, verified: Verified, *, elapsed_s: float) -> RoundD
         draft_s=draft_s,
         verify_s=verify_s,
         host_s=host_s,
+        detail=verified.detail,
     )

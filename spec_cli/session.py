@@ -8,20 +8,22 @@ drafting can win on this machine at all.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
+from spec_cli import __version__
 from spec_cli.arms import Arm, Arms
 from spec_cli.drafters.model import N_ROWS
 from spec_cli.drafting import DraftSide
 from spec_cli.earlier import EarlierAnswers
 from spec_cli.engine import Decoder
 from spec_cli.errors import UsageError
-from spec_cli.events import DraftingOff, Event, Finished, Notice
+from spec_cli.events import DraftingOff, Event, Finished, FinishReason, Notice
 from spec_cli.fitting import N_TARGET_ROWS, first_context
 from spec_cli.gguf import Header, read_header
 from spec_cli.learned import LearnedAcceptance
-from spec_cli.llama.context import ContextSettings
+from spec_cli.llama.context import ContextSettings, LlamaContext
 from spec_cli.llama.devices import Device
 from spec_cli.loader import Environment, Loader
 from spec_cli.pairing import check_pair
@@ -36,11 +38,18 @@ from spec_cli.spec.costs import CostTable
 from spec_cli.spec.interfaces import AcceptanceRule, LanguageModel
 from spec_cli.spec.meter import MeteredModel, PassMeter
 from spec_cli.spec.padding import PaddedModel
+from spec_cli.state import file_fingerprint
 from spec_cli.text import Output
 
 _CONTENDED = 1.6  # times what was measured
 _WORTH_SAYING_S = 0.01  # a plain step; shorter ones are disturbed by anything
 _LEARNED_POSITIONS = ("gpt2", "starcoder")
+TARGET, DRAFT = "target", "draft"
+NO_ANSWER = Notice(
+    "the model did not end its reasoning: there is no answer",
+    "give it more `--max-tokens`, or use `--no-think` where the model knows it",
+    "warning",
+)
 
 
 class Session:
@@ -73,6 +82,7 @@ class Session:
         self.costs: CostTable | None = None
         self._target: LanguageModel | None = None
         self._fit(first_context(settings, self.target_header))
+        self._context: LlamaContext | None = None  # of the target, beneath what wraps it
         try:
             self.model, self.plan = self._loader.target(target)
         except BaseException:
@@ -152,6 +162,26 @@ class Session:
         """Whether the contexts are made, and as large as that."""
         return self._target is not None and n_tokens <= self._target.n_ctx
 
+    def contexts(self) -> dict[str, LlamaContext]:
+        """The contexts in use: `TARGET`, and where it drafts `DRAFT`."""
+        assert self._context is not None, "prepare the session first"
+        draft = self._draft.context if self._draft else None
+        return {TARGET: self._context, **({DRAFT: draft} if draft else {})}
+
+    def bindings(self) -> dict[str, dict[str, Any]]:
+        """What the states of `contexts` depend on besides the tokens."""
+        run = {"program": __version__, "n_batch": self.settings.n_batch}
+        target = self._loader.facts(self._loader.fitter.target) | {
+            "target": file_fingerprint(self.target_header.path),
+            "kernels": asdict(self.plan.kernels),
+        }
+        if self._draft is None:
+            return {TARGET: run | target}
+        draft = self._loader.facts(self._loader.fitter.draft) | {
+            "draft model": file_fingerprint(self._draft.path)
+        }
+        return {TARGET: run | target, DRAFT: run | draft}
+
     def prepare(self, n_prompt: int, max_tokens: int | None) -> None:
         """Make contexts that hold the prompt and its answer, and settle who drafts.
 
@@ -188,13 +218,20 @@ class Session:
         )
         max_tokens = self._target.n_ctx if generation.max_tokens is None else generation.max_tokens
         output = Output(
-            self.model.piece, self.model.is_end, stop=generation.stop, max_tokens=max_tokens
+            self.model.piece,
+            self.model.is_end,
+            stop=generation.stop,
+            max_tokens=max_tokens,
+            given=generation.given,
+            reasoning=generation.reasoning,
         )
         for event in decoder.generate(prompt, output, plain_step_s=self.plain_step_s):
             if isinstance(event, Finished):
                 yield from self._contention()
                 if self._earlier:
                     self._earlier.add(event.tokens)
+                if output.is_reasoning and event.reason is not FinishReason.INTERRUPTED:
+                    yield NO_ANSWER
             yield event
 
     def arm(
@@ -302,7 +339,7 @@ class Session:
     def _target_context(self, n_ctx: int) -> LanguageModel:
         """The target's context, with cells and rows for padding beyond what is asked for."""
         n_batch, kernels, n_pad = self.settings.n_batch, self.plan.kernels, self.plan.max_width or 0
-        context = self._loader.context(
+        context = self._context = self._loader.context(
             self.model,
             ContextSettings(
                 n_ctx=n_ctx + n_pad,
