@@ -81,19 +81,19 @@ def choose_renderers(
         # The panel is gone before JSON is written to the same terminal.
         renderers = [live] if text else [live, output]
     if not options.quiet:
-        renderers.append(_summary(terminal, options, info, text))
+        renderers.append(_summary(terminal, options, info, output))
     return Tee(renderers)
 
 
 def _summary(
-    terminal: Terminal, options: RenderOptions, info: RunInfo, text: TerminalText | None
+    terminal: Terminal, options: RenderOptions, info: RunInfo, output: Renderer
 ) -> Renderer:
-    """What remains of the figures; `text` is the output where that is a terminal."""
+    """What remains of the figures, with a legend where `output` is coloured by origin."""
     styled = terminal.stderr_color
     if options.brief:
         columns = _size(terminal.stderr).columns if terminal.stderr_is_tty else None
         return TurnLine(terminal.stderr, info, styled=styled, columns=columns)
-    legend = styled and text is not None and text.styled
+    legend = styled and isinstance(output, TerminalText) and output.styled
     return Summary(terminal.stderr, info, styled=styled, legend=legend)
 
 
