@@ -64,6 +64,11 @@ class ReadyRows:
         """Forget a tail."""
         self.n_past = n_past
 
+    def keep(self, tokens: Sequence[int]) -> int:
+        """Forget everything."""
+        self.n_past = 0
+        return 0
+
 
 class Clock:
     """Real time of our own, and for each pass of a model the time that the table gives it."""

@@ -16,6 +16,7 @@ from spec_cli.events import (
     FinishReason,
     Origin,
     PromptProgress,
+    RoundDetail,
     RoundDone,
 )
 from spec_cli.spec.interfaces import NO_DRAFT, AcceptanceRule, Draft, Drafter, LanguageModel
@@ -29,8 +30,7 @@ from spec_cli.text import Output
 class Verified:
     """One round: what was drafted and committed, and how long its two parts took, in seconds."""
 
-    draft: Draft
-    committed: tuple[int, ...]
+    detail: RoundDetail
     count: RoundCount
     draft_s: float
     verify_s: float
@@ -43,6 +43,9 @@ class Decoder:
 
     I1  `context` is the committed sequence; the target has evaluated all of it but the last token.
     I2  The drafter knows no token but those of `context` (see `drafters.model`).
+
+    Whatever a generation leaves in the target, the next one keeps the part of it that its own
+    prompt begins with: the target itself knows which tokens it has evaluated.
 
     Which tokens a pass commits is decided by `rule`, from the target's logits: the drafter and
     the policy decide how many it can commit.
@@ -75,8 +78,11 @@ class Decoder:
         """
         self._check(prompt)
         started = self._clock()
-        stats = RunStats(n_prompt=len(prompt), plain_step_estimate_s=plain_step_s)
         context = list(prompt)
+        n_cached = self._target.keep(context[:-1])
+        stats = RunStats(
+            n_prompt=len(prompt), n_cached=n_cached, plain_step_estimate_s=plain_step_s
+        )
         try:
             for progress in self._prefill(context):
                 stats.prefill_s = self._clock() - started
@@ -88,9 +94,8 @@ class Decoder:
                 plan = self._plan(context, room) if stats.n_rounds else None
                 verified = self._round(context, plan, output)
                 ended = self._clock()
-                self._policy.observe(
-                    verified.draft, verified.count.n_drafted, verified.committed, ended - began
-                )
+                detail, n_checked = verified.detail, verified.count.n_drafted
+                self._policy.observe(detail.draft, n_checked, detail.committed, ended - began)
                 if stats.ttft_s is None:
                     stats.ttft_s = ended - started
                 yield _account(stats, verified, elapsed_s=ended - began)
@@ -119,25 +124,33 @@ class Decoder:
         rows = self._target.eval((context[-1], *draft.tokens))
         verified_at = self._clock()
         n_before, n_accepted = len(context), 0
+        origins: list[Origin] = []
         verdict = self._rule.verify(rows, draft, context)
         for i, token in enumerate(verdict.tokens):
             is_accepted = i + 1 < len(verdict.tokens)
             context.append(token)
             n_accepted += is_accepted
-            output.push(token, origin_of(draft, i, is_accepted=is_accepted))
+            origins.append(origin_of(draft, i, is_accepted=is_accepted))
+            output.push(token, origins[i])
             if output.finish_reason:
                 break
         self._target.rollback(len(context) - 1)
         self._drafter.commit(context)
-        committed = tuple(context[n_before:])
-        count = RoundCount(len(draft.tokens), n_accepted, len(committed), verdict.n_near_ties)
-        return Verified(drafted, committed, count, drafted_at - started, verified_at - drafted_at)
+        count = RoundCount(len(draft.tokens), n_accepted, len(origins), verdict.n_near_ties)
+        detail = RoundDetail(
+            position=n_before,
+            draft=drafted,
+            committed=tuple(context[n_before:]),
+            origins=tuple(origins),
+            n_near_ties=verdict.n_near_ties,
+            n_expected=plan.expected(len(draft.tokens)) if plan else None,
+        )
+        return Verified(detail, count, drafted_at - started, verified_at - drafted_at)
 
     def _prefill(self, prompt: Sequence[int]) -> Iterator[PromptProgress]:
-        """Evaluate all of the prompt but its last token; no logits are needed for it."""
-        self._target.rollback(0)
+        """Evaluate what is missing of the prompt, short of its last token; no logits are needed."""
         end = len(prompt) - 1
-        for start in range(0, end, self._target.n_batch):
+        for start in range(self._target.n_past, end, self._target.n_batch):
             if self._cancelled():
                 raise Cancelled
             chunk = prompt[start : min(start + self._target.n_batch, end)]
@@ -180,4 +193,5 @@ def _account(stats: RunStats, verified: Verified, *, elapsed_s: float) -> RoundD
         draft_s=draft_s,
         verify_s=verify_s,
         host_s=host_s,
+        detail=verified.detail,
     )

@@ -131,7 +131,7 @@ class Loader:
         finder = ParallelPlans(
             model,
             plan,
-            facts=self._facts(self.fitter.target),
+            facts=self.facts(self.fitter.target),
             n_threads=self.n_threads,
             n_batch=self._settings.n_batch,
             state=self._env.state,
@@ -183,7 +183,7 @@ class Loader:
         return PassTimer(
             path,
             DRAFT_WIDTHS,
-            setup=self._facts(self.fitter.draft),
+            setup=self.facts(self.fitter.draft),
             state=self._env.state,
             clock=self._env.clock,
         )
@@ -206,7 +206,7 @@ class Loader:
             n_threads=self.n_threads,
             n_gpu_layers=self.fitter.target.n_layers,
             devices=self.fitter.target.names,
-            facts=self._facts(self.fitter.target),
+            facts=self.facts(self.fitter.target),
             tiled=library().tiled,
         )
         return Planner(
@@ -218,7 +218,7 @@ class Loader:
             progress=self._env.progress,
         )
 
-    def _facts(self, offload: Offload) -> dict[str, Any]:
+    def facts(self, offload: Offload) -> dict[str, Any]:
         """What measurements of any model depend on, besides the model."""
         return {
             "build": f"{library().version} {library().system_info}",

@@ -21,6 +21,7 @@ from spec_cli.spec.interfaces import (
     SequenceModel,
 )
 from spec_cli.spec.meter import PassMeter
+from spec_cli.spec.prefix import common_prefix
 from spec_cli.spec.rounds import FixedRound
 from spec_cli.spec.shapes import ParallelPlan, best_width
 from spec_cli.spec.stats import RoundCount, RunStats
@@ -186,8 +187,7 @@ class ParallelDecoder:
 
         Whole passes of both are the same; parts of one only where the plan says so.
         """
-        pairs = zip(read, prompt, strict=False)
-        n = next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(read), len(prompt)))
+        n = common_prefix(read, prompt)
         return n if self._plan.shares_prefixes else n - n % self._target.n_batch
 
     @property

@@ -8,20 +8,22 @@ drafting can win on this machine at all.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
+from spec_cli import __version__
 from spec_cli.arms import Arm, Arms
 from spec_cli.drafters.model import N_ROWS
 from spec_cli.drafting import DraftSide
 from spec_cli.earlier import EarlierAnswers
 from spec_cli.engine import Decoder
 from spec_cli.errors import UsageError
-from spec_cli.events import DraftingOff, Event, Finished, Notice
+from spec_cli.events import DraftingOff, Event, Finished, FinishReason, Notice
 from spec_cli.fitting import N_TARGET_ROWS, first_context
 from spec_cli.gguf import Header, read_header
 from spec_cli.learned import LearnedAcceptance
-from spec_cli.llama.context import ContextSettings
+from spec_cli.llama.context import ContextSettings, LlamaContext
 from spec_cli.llama.devices import Device
 from spec_cli.loader import Environment, Loader
 from spec_cli.pairing import check_pair
@@ -38,18 +40,26 @@ from spec_cli.spec.interfaces import AcceptanceRule, LanguageModel
 from spec_cli.spec.meter import MeteredModel, PassMeter
 from spec_cli.spec.padding import PaddedModel
 from spec_cli.spec.shapes import MAX_ROWS, ParallelPlan
+from spec_cli.state import file_fingerprint
 from spec_cli.text import Output
 
 _CONTENDED = 1.6  # times what was measured
 _WORTH_SAYING_S = 0.01  # a plain step; shorter ones are disturbed by anything
 _LEARNED_POSITIONS = ("gpt2", "starcoder")
+TARGET, DRAFT = "target", "draft"
+NO_ANSWER = Notice(
+    "the model did not end its reasoning: there is no answer",
+    "give it more `--max-tokens`, or use `--no-think` where the model knows it",
+    "warning",
+)
 
 
 class Session:
     """A loaded pair, ready to generate. Use as a context manager.
 
     `prepare` makes the contexts and settles who drafts; `generate` may then be called repeatedly.
-    Preparing again keeps what is large enough. Each model is loaded at most once.
+    Preparing again keeps what is large enough. Each model is loaded at most once. What a prompt
+    has in common with the text before it is not evaluated again, until `forget_text`.
     """
 
     def __init__(
@@ -74,6 +84,7 @@ class Session:
         self.costs: CostTable | None = None
         self._target: LanguageModel | None = None
         self._fit(first_context(settings, self.target_header))
+        self._context: LlamaContext | None = None  # of the target, beneath what wraps it
         try:
             self.model, self.plan = self._loader.target(target)
         except BaseException:
@@ -144,14 +155,49 @@ class Session:
         """Size of the target's context in tokens."""
         return self.target.n_ctx
 
+    @property
+    def n_ctx_max(self) -> int:
+        """The largest context that there can be: as asked for, or as the model was trained for."""
+        trained = self.model.n_ctx_train
+        n_ctx = self.settings.n_ctx or trained
+        if self.target_header.architecture in _LEARNED_POSITIONS:
+            # There are no more of them, and padding stands after the last token.
+            n_ctx = min(n_ctx, trained - (self.plan.max_width or 0))
+        return n_ctx
+
+    def holds(self, n_tokens: int) -> bool:
+        """Whether the contexts are made, and as large as that."""
+        return self._target is not None and n_tokens <= self._target.n_ctx
+
+    def contexts(self) -> dict[str, LlamaContext]:
+        """The contexts in use: `TARGET`, and where it drafts `DRAFT`."""
+        assert self._context is not None, "prepare the session first"
+        draft = self._draft.context if self._draft else None
+        return {TARGET: self._context, **({DRAFT: draft} if draft else {})}
+
+    def bindings(self) -> dict[str, dict[str, Any]]:
+        """What the states of `contexts` depend on besides the tokens."""
+        run = {"program": __version__, "n_batch": self.settings.n_batch}
+        target = self._loader.facts(self._loader.fitter.target) | {
+            "target": file_fingerprint(self.target_header.path),
+            "kernels": asdict(self.plan.kernels),
+        }
+        if self._draft is None:
+            return {TARGET: run | target}
+        draft = self._loader.facts(self._loader.fitter.draft) | {
+            "draft model": file_fingerprint(self._draft.path)
+        }
+        return {TARGET: run | target, DRAFT: run | draft}
+
     def prepare(self, n_prompt: int, max_tokens: int | None) -> None:
         """Make contexts that hold the prompt and its answer, and settle who drafts.
 
         Raises UsageError when the prompt does not fit, ResourceError when memory does not.
         """
         n_ctx = self._context_size(n_prompt, max_tokens)
-        if self._target is not None and n_ctx <= self._target.n_ctx:
+        if self.holds(n_ctx):
             return
+        self._target = None
         self._fit(n_ctx)
         self._loader.close_contexts()
         self._target = self._target_context(n_ctx)
@@ -218,6 +264,8 @@ class Session:
             if isinstance(event, Finished):
                 yield from self._contention()
                 self.keep(event.tokens)
+                if output.is_reasoning and event.reason is not FinishReason.INTERRUPTED:
+                    yield NO_ANSWER
             yield event
 
     def keep(self, answer: Sequence[int]) -> None:
@@ -229,7 +277,12 @@ class Session:
         """What the tokens of a generation become, in a context of `n_ctx` tokens."""
         max_tokens = n_ctx if generation.max_tokens is None else generation.max_tokens
         return Output(
-            self.model.piece, self.model.is_end, stop=generation.stop, max_tokens=max_tokens
+            self.model.piece,
+            self.model.is_end,
+            stop=generation.stop,
+            max_tokens=max_tokens,
+            given=generation.given,
+            reasoning=generation.reasoning,
         )
 
     def arm(
@@ -337,7 +390,7 @@ class Session:
     def _target_context(self, n_ctx: int) -> LanguageModel:
         """The target's context, with cells and rows for padding beyond what is asked for."""
         n_batch, kernels, n_pad = self.settings.n_batch, self.plan.kernels, self.plan.max_width or 0
-        context = self._loader.context(
+        context = self._context = self._loader.context(
             self.model,
             ContextSettings(
                 n_ctx=n_ctx + n_pad,
@@ -358,9 +411,9 @@ class Session:
         asked = self.settings.n_ctx
         if asked is None:
             answer = AUTO_CTX_ANSWER if max_tokens is None else max_tokens
-            n_ctx = min(trained, max(MIN_AUTO_CTX, n_prompt + answer))
+            n_ctx = min(self.n_ctx_max, max(MIN_AUTO_CTX, n_prompt + answer))
         else:
-            n_ctx = asked
+            n_ctx = self.n_ctx_max
             if asked > trained:
                 self._env.notify(
                     Notice(
@@ -369,16 +422,22 @@ class Session:
                         level="warning",
                     )
                 )
-        if self.target_header.architecture in _LEARNED_POSITIONS:
-            # There are no more of them, and padding stands after the last token.
-            n_ctx = min(n_ctx, trained - (self.plan.max_width or 0))
         if n_prompt > n_ctx:
             raise _prompt_too_long(n_prompt, n_ctx, trained)
         return n_ctx
 
     def forget(self) -> None:
-        """Start the next generation with what a new session knows about guesses."""
+        """Start the next generation with what a new session knows: nothing."""
         self._arms.forget()
+        self.forget_text()
+
+    def forget_text(self) -> None:
+        """Let the next generation evaluate its whole prompt."""
+        if self._target is None:
+            return  # and so are the contexts
+        for model in (self._target, self.draft):
+            if model is not None:
+                model.keep(())
 
 
 def _drafter_kind(asked: DrafterKind, draft: Path | None) -> DrafterKind:

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from spec_cli.errors import UsageError
 from spec_cli.prompt import check_text
+from spec_cli.reasoning import ReasoningFormat
 from spec_cli.spec.acceptance import Accept
 from spec_cli.spec.exactness import Exact
 from spec_cli.spec.sampling import SamplingSettings
@@ -72,13 +73,19 @@ class SessionSettings:
 
 @dataclass(frozen=True, slots=True)
 class GenerationSettings:
-    """How one answer is generated; `max_tokens` None: until the model stops or the context ends."""
+    """How one answer is generated; `max_tokens` None: until the model stops or the context ends.
+
+    `given` is how the answer begins, part of the prompt's tokens; `reasoning` says how the model
+    marks what it thinks before.
+    """
 
     seed: int
     sampling: SamplingSettings = field(default_factory=SamplingSettings)
     accept: Accept = Accept.COUPLED
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()
+    given: str = ""
+    reasoning: ReasoningFormat | None = None
 
     def __post_init__(self) -> None:
         _require("--seed", self.seed, 0, 2**64 - 1)

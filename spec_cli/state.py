@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+_FINGERPRINT_BYTES = 1 << 20  # of a model: its header, or most of it
+
 _log = logging.getLogger(__name__)
 
 
@@ -68,6 +70,16 @@ class StateStore:
     def _path(self, kind: str, key: Mapping[str, Any]) -> Path:
         digest = hashlib.sha256(json.dumps(dict(key), sort_keys=True).encode()).hexdigest()
         return self._directory / kind / f"{digest[:24]}.json"
+
+
+def file_fingerprint(path: Path) -> dict[str, Any]:
+    """As `file_identity`, and what its beginning says, wherever the file is now."""
+    identity = file_identity(path)
+    with path.open("rb") as file:
+        beginning = hashlib.sha256(file.read(_FINGERPRINT_BYTES)).hexdigest()
+    return {"size_bytes": identity["size_bytes"], "mtime_ns": identity["mtime_ns"]} | {
+        "beginning": beginning
+    }
 
 
 def file_identity(path: Path) -> dict[str, Any]:

@@ -7,24 +7,56 @@ from dataclasses import dataclass, replace
 
 from spec_cli.batch.request import Failure, Request
 from spec_cli.errors import Cancelled, ResourceError, SpecError, UsageError
-from spec_cli.events import Event, Finished, FinishReason, PromptProgress, TextDelta
+from spec_cli.events import (
+    Event,
+    Finished,
+    FinishReason,
+    PromptProgress,
+    ReasoningDelta,
+    TextDelta,
+)
 from spec_cli.session import Session
 from spec_cli.settings import GenerationSettings
 
-Encode = Callable[[Request], list[int]]
-"""The token ids of a request's prompt; raises UsageError or ModelError."""
+Encode = Callable[[Request], tuple[list[int], GenerationSettings]]
+"""The token ids of a request's prompt, and how its answer is generated and read.
+
+Raises UsageError or ModelError."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The whole text for a request, and how it came about."""
+    """The whole text for a request, what the model thought before, and how it came about."""
 
     request: Request
     text: str
+    reasoning: str
     finished: Finished
 
 
 Outcome = Answer | Failure
+
+
+class Gathered:
+    """The text of an answer, while it comes."""
+
+    def __init__(self) -> None:
+        self._text: list[str] = []
+        self._reasoning: list[str] = []
+
+    def add(self, event: Event) -> None:
+        """Take what `event` has of it."""
+        match event:
+            case TextDelta(text=text):
+                self._text.append(text)
+            case ReasoningDelta(text=text):
+                self._reasoning.append(text)
+            case _:
+                pass
+
+    def answer(self, request: Request, finished: Finished) -> Answer:
+        """The whole of it."""
+        return Answer(request, "".join(self._text), "".join(self._reasoning), finished)
 
 
 def prepared(
@@ -35,7 +67,7 @@ def prepared(
     Those have a limit: other prompts may have left a larger context than this one gets alone.
     Raises UsageError or ModelError.
     """
-    tokens, asked = encode(request), request.generation
+    tokens, asked = encode(request)
     if not tokens:
         raise UsageError("the prompt has no tokens")
     room = session.room(len(tokens), asked.max_tokens)
@@ -51,15 +83,15 @@ def answer(
     What is wrong with the request itself makes a Failure. Raises ResourceError, and Cancelled when
     the user stopped it.
     """
-    text = []
+    text = Gathered()
     try:
         tokens, generation = prepared(session, request, encode)
         session.prepare(len(tokens), request.generation.max_tokens)
+        session.forget_text()  # read in other parts, a prompt can have other bits
         watch(PromptProgress(0, len(tokens)))
         for event in session.generate(tokens, generation):
             watch(event)
-            if isinstance(event, TextDelta):
-                text.append(event.text)
+            text.add(event)
     except ResourceError:
         raise
     except SpecError as error:
@@ -67,4 +99,4 @@ def answer(
     assert isinstance(event, Finished)
     if event.reason is FinishReason.INTERRUPTED:
         raise Cancelled
-    return Answer(request, "".join(text), event)
+    return text.answer(request, event)

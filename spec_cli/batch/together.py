@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from spec_cli.batch.answer import Answer, Encode, Outcome, prepared
+from spec_cli.batch.answer import Answer, Encode, Gathered, Outcome, prepared
 from spec_cli.batch.request import Failure, Request
 from spec_cli.errors import Cancelled, SpecError
 from spec_cli.events import Finished, Notice
@@ -44,19 +44,25 @@ def parallel_plan(
 
 @dataclass(slots=True)
 class _Job:
-    """A request whose text is being generated; `parts` are of the text so far."""
+    """A request whose text is being generated; `gathered` has it so far."""
 
     request: Request
     text: Text
     n_ctx: int
-    parts: list[str] = field(default_factory=list)
+    gathered: Gathered = field(default_factory=Gathered)
+
+    def gather(self) -> None:
+        """Take the text that has become final."""
+        for delta in self.text.output.drain():
+            self.gathered.add(delta)
 
     def answer(self) -> Answer:
         """The whole of it."""
+        self.gather()
         output, stats = self.text.output, self.text.stats
         assert output.finish_reason is not None
         finished = Finished(output.finish_reason, tuple(output.tokens), stats, output.stop)
-        return Answer(self.request, "".join(self.parts), finished)
+        return self.gathered.answer(self.request, finished)
 
 
 class Together:
@@ -146,7 +152,7 @@ class Together:
         for text, count in self._decoder.round():
             self._watch(count)
             job = jobs[id(text)]
-            job.parts += [delta.text for delta in text.output.drain()]
+            job.gather()
             if text.output.finish_reason:
                 self._jobs.remove(job)
                 self._finish(job)

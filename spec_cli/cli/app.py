@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from spec_cli import __version__
-from spec_cli.cli import bench, config, devices, doctor, models, run, verify
+from spec_cli.cli import bench, chat, config, devices, doctor, models, run, verify
 from spec_cli.cli.config_command import ConfiguredCommand
 from spec_cli.cli.guard import guarded
 
@@ -51,6 +51,7 @@ def root(
 
 
 app.command("run", cls=ConfiguredCommand)(run.run)
+app.command("chat", cls=ConfiguredCommand)(chat.chat)
 app.command("pull")(guarded(models.pull))
 app.add_typer(models.group, name="models")
 app.command("devices")(guarded(devices.devices))

@@ -22,7 +22,7 @@ from spec_cli.batch.results import ResultFile, Row, Stored, dump
 from spec_cli.batch.tally import Tally
 from spec_cli.batch.together import Together, parallel_plan
 from spec_cli.cli.batch_options import STREAM, BatchOptions
-from spec_cli.cli.inputs import PromptInput, encode_prompt
+from spec_cli.cli.inputs import PromptInput, encode
 from spec_cli.cli.pairs import LocalPair
 from spec_cli.cli.signals import Interrupts
 from spec_cli.cli.surroundings import surroundings
@@ -139,7 +139,7 @@ def _outcomes(
     if first is None:
         return
     environment = replace(
-        surroundings(interrupts, [], Status(terminal, quiet=True)),
+        surroundings(interrupts, [], Status(terminal, quiet=True), learns=True),
         notify=progress.handle,
         progress=progress.doing,
     )
@@ -147,14 +147,14 @@ def _outcomes(
     n_texts = batch.options.parallel
     with Session(batch.pair.target.path, draft, batch.settings, environment) as session:
         progress.exactness = session.plan.describe()
-        encode = partial(_encode, session, batch.prompt)
+        to_tokens = partial(_encode, session, batch.prompt)
         plan = parallel_plan(session, n_texts, progress.handle) if n_texts > 1 else None
         if plan is not None:
             together = Together(
                 session,
                 plan,
                 n_texts,
-                encode,
+                to_tokens,
                 is_ready=lambda: lines.is_ready,
                 cancelled=interrupts,
                 watch=progress.count,
@@ -166,17 +166,21 @@ def _outcomes(
             if isinstance(request, Failure):
                 yield request
             else:
-                yield answer(session, request, encode, progress.handle)
+                yield answer(session, request, to_tokens, progress.handle)
 
 
-def _encode(session: Session, shared: PromptInput, request: Request) -> list[int]:
+def _encode(
+    session: Session, shared: PromptInput, request: Request
+) -> tuple[list[int], GenerationSettings]:
     own = replace(
         shared,
         text=request.prompt or "",
         messages=request.messages,
         system=shared.system if request.system is None else request.system,
     )
-    return encode_prompt(session.model, session.target_header.chat_template, own, datetime.now())
+    template = session.target_header.chat_template
+    encoded = encode(session.model, template, own, datetime.now())
+    return encoded.tokens, replace(request.generation, reasoning=encoded.reasoning)
 
 
 def _progress(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,7 +13,7 @@ from spec_cli.cli.options import require_one
 from spec_cli.errors import UsageError
 from spec_cli.spec.shapes import MAX_ROWS
 
-STREAM = "-"
+STREAM = "-"  # a standard stream, in place of a file's name
 
 _BATCH = "Many prompts"
 
@@ -22,16 +23,6 @@ Input = Annotated[
         "--input",
         metavar="FILE",
         help='Answer each line of FILE: JSON with `"prompt"` or `"messages"`. `-` is stdin.',
-        rich_help_panel=_BATCH,
-    ),
-]
-Output = Annotated[
-    str,
-    typer.Option(
-        "--output",
-        metavar="FILE",
-        help="Where the results go, a JSON object a line. A FILE that has some is continued.",
-        show_default="stdout",
         rich_help_panel=_BATCH,
     ),
 ]
@@ -48,7 +39,7 @@ Parallel = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class BatchOptions:
-    """Where lines come from and results go; `-` is a standard stream.
+    """Where lines come from and results go: a file, or STREAM.
 
     `has_seed`: the seed was asked for, not drawn. `quiet`: nothing but warnings on stderr.
     `no_tui`: no live display.
@@ -64,7 +55,7 @@ class BatchOptions:
 
 def batch_options(
     source: str | None,
-    output: str,
+    output: Path | None,
     parallel: int,
     *,
     has_seed: bool,
@@ -77,12 +68,11 @@ def batch_options(
     `others` says of options for one prompt whether they were given. Raises UsageError.
     """
     if source is None:
-        for name, is_given in (("--output", output != STREAM), ("--parallel", parallel != 1)):
-            if is_given:
-                raise UsageError(f"`{name}` is for many prompts", hint="give them with `--input`")
+        if parallel != 1:
+            raise UsageError("`--parallel` is for many prompts", hint="give them with `--input`")
         return None
     if not 1 <= parallel <= MAX_ROWS:
         raise UsageError(f"--parallel is {parallel}, but must be from 1 to {MAX_ROWS}")
     for name, is_given in others.items():
         require_one("--input", True, name, is_given)
-    return BatchOptions(source, output, parallel, has_seed, quiet, no_tui)
+    return BatchOptions(source, str(output or STREAM), parallel, has_seed, quiet, no_tui)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 
 from spec_cli import __version__
@@ -11,8 +12,11 @@ from spec_cli.gguf import Header
 from spec_cli.llama.devices import cpu_device
 from spec_cli.llama.library import library
 from spec_cli.render.info import ModelInfo, RunInfo
+from spec_cli.render.json import exactness_object, facts_object
 from spec_cli.session import Session
 from spec_cli.settings import GenerationSettings
+from spec_cli.trace import SCHEMA as TRACE_SCHEMA
+from spec_cli.trace import costs_object
 
 
 def describe(
@@ -22,8 +26,9 @@ def describe(
     *,
     n_prompt: int,
     load_s: float,
+    prompt: str | None = None,
 ) -> RunInfo:
-    """What runs, where, and with which settings."""
+    """What runs, where, and with which settings; `prompt` where its text is to be shown."""
     draft = None
     if pair.draft is not None and session.draft_header is not None:
         draft = _model(pair.draft, session.draft_header)
@@ -47,7 +52,25 @@ def describe(
         device=", ".join(device.description for device in devices),
         load_s=load_s,
         versions={"spec-cli": __version__, "llama-cpp-python": library().version},
+        prompt=prompt,
+        prefill=generation.given or None,
     )
+
+
+def trace_header(
+    session: Session, info: RunInfo, generation: GenerationSettings, prompt: Sequence[int]
+) -> dict[str, object]:
+    """What a trace needs to know besides the rounds, the ids of the `prompt` included."""
+    return facts_object(info) | {
+        "schema": TRACE_SCHEMA,
+        "settings": asdict(session.settings),
+        "max_tokens": generation.max_tokens,
+        "stop_strings": generation.stop,
+        "exactness": exactness_object(info),
+        "costs": costs_object(session.costs),
+        "plain_step_s": session.plain_step_s,
+        "prompt_tokens": prompt,
+    }
 
 
 def _model(model: LocalModel, header: Header) -> ModelInfo:

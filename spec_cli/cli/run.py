@@ -7,13 +7,14 @@ import secrets
 
 from spec_cli.cli import batch_options as many
 from spec_cli.cli import options as opt
+from spec_cli.cli import text_options as text_opt
 from spec_cli.cli.answer import answer
 from spec_cli.cli.batch import Batch, answer_lines
 from spec_cli.cli.display_options import Color
 from spec_cli.cli.estimate import Estimate, print_estimate
-from spec_cli.cli.inputs import PromptInput, read_material
+from spec_cli.cli.inputs import read_material
 from spec_cli.cli.pairs import choose_pair, fetch_pair
-from spec_cli.prompt import compose_prompt, read_template
+from spec_cli.prompt import compose_prompt
 from spec_cli.registry import load_registry
 from spec_cli.render.choose import RenderOptions
 from spec_cli.settings import ALL_LAYERS, DrafterKind, GenerationSettings, SessionSettings
@@ -29,10 +30,13 @@ def run(
     prompt: opt.Prompt = None,
     file: opt.File = None,
     system: opt.System = None,
+    system_file: text_opt.SystemFile = None,
+    prefill: text_opt.Prefill = None,
     raw: opt.Raw = False,
     chat_template: opt.ChatTemplate = None,
+    template_var: text_opt.TemplateVar = None,
+    think: text_opt.Think = None,
     lines: many.Input = None,
-    output: many.Output = many.STREAM,
     parallel: many.Parallel = 1,
     model: opt.Model = None,
     draft_model: opt.DraftModel = None,
@@ -55,6 +59,11 @@ def run(
     seed: opt.Seed = None,
     max_tokens: opt.MaxTokens = None,
     stop: opt.Stop = None,
+    output: text_opt.OutputPath = None,
+    echo: text_opt.Echo = False,
+    hide_reasoning: text_opt.HideReasoning = False,
+    trace: text_opt.TracePath = None,
+    prompt_cache: text_opt.PromptCache = None,
     quiet: opt.Quiet = False,
     json: opt.Json = False,
     jsonl: opt.JsonLines = False,
@@ -97,6 +106,7 @@ def run(
         accept=accept,
         max_tokens=max_tokens,
         stop=tuple(stop or ()),
+        given=prefill or "",
     )
     batch = many.batch_options(
         lines,
@@ -112,6 +122,9 @@ def run(
             "--jsonl": jsonl,
             "--show-origin": show_origin,
             "--estimate": estimate,
+            "--echo": echo,
+            "--trace": trace is not None,
+            "--prompt-cache": prompt_cache is not None,
         },
     )
     terminal = detect(color)
@@ -119,8 +132,16 @@ def run(
     text = compose_prompt(prompt, read_material(terminal, file), raw=raw) if is_one else ""
     if verbose:
         logging.basicConfig(level=logging.DEBUG, stream=terminal.stderr, format="%(message)s")
-    template = None if chat_template is None else read_template(chat_template)
-    prompt_input = PromptInput(text, system=system, raw=raw, chat_template=template)
+    prompt_input = text_opt.prompt_input(
+        text,
+        raw=raw,
+        system=system,
+        system_file=system_file,
+        chat_template=chat_template,
+        prefill=prefill,
+        template_var=template_var,
+        think=think,
+    )
     pair = choose_pair(load_registry(), model, draft_model, drafter)
     settings = SessionSettings(
         drafter=drafter,
@@ -137,13 +158,18 @@ def run(
         draft_copy=not draft_original,
         index=index,
     )
-    files = fetch_pair(pair, terminal, offline=offline, quiet=quiet)
     if estimate:
+        files = fetch_pair(pair, terminal, offline=offline, quiet=quiet)
         draft = files.draft.path if files.draft else None
         print_estimate(files.target.path, draft, settings, terminal, as_json=json)
         return
     if batch:
+        files = fetch_pair(pair, terminal, offline=offline, quiet=quiet)
         answer_lines(Batch(files, prompt_input, settings, generation, batch), terminal)
         return
-    render = RenderOptions(quiet, json, jsonl, show_origin, no_tui)
-    answer(files, prompt_input, settings, generation, terminal, render)
+    render = RenderOptions(
+        quiet, json, jsonl, show_origin, no_tui, hide_reasoning=hide_reasoning, echo=echo
+    )
+    with text_opt.records(terminal, output, trace, prompt_cache) as records:
+        files = fetch_pair(pair, terminal, offline=offline, quiet=quiet)
+        answer(files, prompt_input, settings, generation, records, render)

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM: the first asks a run to stop, the second ends the process at once."""
+"""SIGINT and SIGTERM: the first asks a run to stop, the last ends the process at once."""
 
 from __future__ import annotations
 
@@ -26,13 +26,20 @@ def raise_on_sigterm() -> None:
 
 
 class Interrupts:
-    """While entered, signals are remembered instead of raised; call it to ask whether one came."""
+    """While entered, signals are remembered instead of raised; call it to ask whether one came.
 
-    def __init__(self) -> None:
+    Those of an earlier time are forgotten on entering.
+    """
+
+    def __init__(self, last: int | None = 2) -> None:
+        """The signal number `last` ends the process at once; with None, no number of them does."""
         self.signal: signal.Signals | None = None
+        self._last = last
+        self._n_received = 0
         self._previous: dict[signal.Signals, signal._HANDLER] = {}
 
     def __enter__(self) -> Self:
+        self.signal, self._n_received = None, 0
         for number in (signal.SIGINT, signal.SIGTERM):
             if signal.getsignal(number) is not signal.SIG_IGN:  # as `nohup` and `&` leave them
                 self._previous[number] = signal.signal(number, self._receive)
@@ -57,7 +64,8 @@ class Interrupts:
         return 128 + (self.signal or signal.SIGINT)
 
     def _receive(self, number: int, _frame: FrameType | None) -> None:
-        if self.signal is not None:
+        self._n_received += 1
+        if self._n_received == self._last:
             if sys.stderr.isatty():
                 os.write(2, _SHOW_CURSOR.encode())
             os._exit(self.exit_code)

@@ -36,8 +36,8 @@ class DraftModel:
         self._drafted: tuple[int, ...] = ()  # what the model has evaluated after that
 
     def begin(self, prompt: Sequence[int]) -> None:
-        """Forget everything; the prompt is evaluated when the first guess is asked for."""
-        self._model.rollback(0)
+        """Forget what `prompt` does not begin with; the rest is evaluated at the first guess."""
+        self._model.keep(prompt[:-1])
         self._n_prompt = self._n_context = len(prompt)
         self._drafted = ()
 

@@ -13,6 +13,7 @@ from spec_cli.errors import Cancelled, ResourceError
 from spec_cli.llama.library import library
 from spec_cli.llama.model import LlamaModel
 from spec_cli.spec.interfaces import Logits
+from spec_cli.spec.prefix import common_prefix
 
 KV_TYPES = {"f32": 0, "f16": 1, "q8_0": 8, "bf16": 30}  # enum ggml_type, ggml.h
 
@@ -40,8 +41,8 @@ class ContextSettings:
 class LlamaContext:
     """A `LanguageModel` on a llama.cpp context, one sequence, flash attention on.
 
-    Invariant: the KV cache holds exactly the positions 0..n_past-1. Logits are views into
-    llama.cpp's own buffer: valid until the next `eval`.
+    Invariant: the KV cache holds exactly the positions 0..n_past-1, and there the tokens
+    `_evaluated`. Logits are views into llama.cpp's own buffer: valid until the next `eval`.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class LlamaContext:
         self._api = api = library().api
         self._n_ctx, self._n_batch, self._n_rows = settings.n_ctx, settings.n_batch, settings.n_rows
         self._n_sequences = settings.n_sequences
-        self._n_past = 0
+        self._evaluated: list[int] = []
         self._n_vocab = model.n_vocab
         self._suppressed = np.array(model.suppressed, dtype=np.intp)
         self._abort = api.ggml_abort_callback(lambda _data: cancelled())
@@ -102,16 +103,17 @@ class LlamaContext:
     @property
     def n_past(self) -> int:
         """Number of tokens evaluated so far."""
-        return self._n_past
+        return len(self._evaluated)
 
     def eval(self, tokens: Sequence[int], n_rows: int | None = None) -> Logits:
         """See `LanguageModel.eval`. At most `ContextSettings.n_rows` rows."""
         n = len(tokens)
         n_rows = n if n_rows is None else n_rows
         assert 0 < n <= self._n_batch and 0 <= n_rows <= min(n, self._n_rows)
-        assert self._n_past + n <= self._n_ctx
+        n_past = self.n_past
+        assert n_past + n <= self._n_ctx
         self._tokens[:n] = tokens
-        self._positions[:n] = np.arange(self._n_past, self._n_past + n)
+        self._positions[:n] = np.arange(n_past, n_past + n)
         self._wanted[:n] = 0
         self._wanted[n - n_rows : n] = 1
         self._batch.n_tokens = n
@@ -119,15 +121,47 @@ class LlamaContext:
         if status != 0:
             self._recover()
             raise Cancelled if status == ABORTED else decode_error(status)
-        self._n_past += n
+        self._evaluated += tokens
         return self._logits(n_rows)
 
     def rollback(self, n_past: int) -> None:
         """Forget every token from position `n_past` on; only a tail can be dropped."""
-        assert 0 <= n_past <= self._n_past
-        if n_past < self._n_past:
+        assert 0 <= n_past <= self.n_past
+        if n_past < self.n_past:
             self._forget_from(n_past)
-            self._n_past = n_past
+            del self._evaluated[n_past:]
+
+    def keep(self, tokens: Sequence[int]) -> int:
+        """See `LanguageModel.keep`. Also drops what an exception left of a pass."""
+        self._forget_beyond(common_prefix(self._evaluated, tokens))
+        return self.n_past
+
+    @property
+    def evaluated(self) -> Sequence[int]:
+        """The tokens evaluated so far."""
+        return tuple(self._evaluated)
+
+    def state(self) -> memoryview:
+        """What the memory holds, for `restore`."""
+        size = self._api.llama_state_seq_get_size(self.handle, _SEQUENCE)
+        state = (ctypes.c_uint8 * size)()
+        size = self._api.llama_state_seq_get_data(self.handle, state, size, _SEQUENCE)
+        return memoryview(state).cast("B")[:size]
+
+    def restore(self, tokens: Sequence[int], state: bytes | bytearray | memoryview) -> bool:
+        """Put back the `state` that was had after evaluating `tokens`; else the memory is empty.
+
+        llama.cpp trusts it: it must come from a context like this one, bit for bit.
+        """
+        self._forget_beyond(0)
+        data = np.frombuffer(state, np.uint8).ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))
+        used = self._api.llama_state_seq_set_data(self.handle, data, len(state), _SEQUENCE)
+        last = self._api.llama_memory_seq_pos_max(self._memory, _SEQUENCE)
+        if used != len(state) or last != len(tokens) - 1:
+            self._seq_rm(0)
+            return False
+        self._evaluated = list(tokens)
+        return True
 
     def repeat(self, n: int) -> None:
         """Fill the KV cache with `n` copies of what it holds, in a moment.
@@ -138,19 +172,23 @@ class LlamaContext:
         those of the tokens to come. Raises ResourceError.
         """
         assert n < self._n_sequences
-        size = self._api.llama_state_seq_get_size(self.handle, _SEQUENCE)
-        state = (ctypes.c_uint8 * size)()
-        size = self._api.llama_state_seq_get_data(self.handle, state, size, _SEQUENCE)
+        state = self.state()
+        buffer = (ctypes.c_uint8 * len(state)).from_buffer(state)
         for copy in range(1, n + 1):
-            if not self._api.llama_state_seq_set_data(self.handle, state, size, copy):
+            if not self._api.llama_state_seq_set_data(self.handle, buffer, len(state), copy):
                 raise ResourceError("the KV cache of this model cannot be copied")
             self._api.llama_memory_seq_cp(self._memory, copy, _SEQUENCE, -1, -1)
 
     def _recover(self) -> None:
         """After a failed pass: forget what it left, or all where a tail cannot be dropped."""
-        if not self._seq_rm(self._n_past):
+        self._forget_beyond(self.n_past)
+
+    def _forget_beyond(self, n_past: int) -> None:
+        """Keep `n_past` tokens, or none where a tail cannot be dropped."""
+        if not self._seq_rm(n_past):
             self._seq_rm(0)
-            self._n_past = 0
+            n_past = 0
+        del self._evaluated[n_past:]
 
     def _forget_from(self, position: int) -> None:
         if not self._seq_rm(position):
@@ -196,6 +234,7 @@ def context_params(settings: ContextSettings, abort: Any) -> Any:
     params.flash_attn_type = api.LLAMA_FLASH_ATTN_TYPE_ENABLED
     params.type_k, params.type_v = KV_TYPES[settings.k_type], KV_TYPES[settings.v_type]
     params.n_seq_max, params.kv_unified = settings.n_sequences, True
+    params.swa_full = True  # a sliding window that forgot tokens could not be rolled back
     params.no_perf = True
     params.abort_callback = abort
     return params

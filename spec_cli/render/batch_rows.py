@@ -21,6 +21,7 @@ def _answer(answer: Answer) -> Row:
         "index": request.index,
         "id": request.id,
         "text": answer.text,
+        "reasoning": answer.reasoning or None,
         "finish_reason": finished.reason,
         "stop": finished.stop,
         "usage": {

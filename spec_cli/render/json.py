@@ -13,6 +13,8 @@ from spec_cli.events import (
     Finished,
     Notice,
     PromptProgress,
+    PromptText,
+    ReasoningDelta,
     RoundDone,
     TextDelta,
 )
@@ -33,6 +35,7 @@ class JsonObject(Renderer):
         self._stdout = stdout
         self._info = info
         self._text: list[str] = []
+        self._reasoning: list[str] = []
         self._drafting_off = info.drafting_off
 
     def handle(self, event: Event) -> None:
@@ -40,12 +43,17 @@ class JsonObject(Renderer):
         match event:
             case TextDelta(text=text):
                 self._text.append(text)
+            case ReasoningDelta(text=text):
+                self._reasoning.append(text)
             case DraftingOff(reason=reason):
                 self._drafting_off = reason
             case Finished():
                 result = result_object(self._info, event, self._drafting_off)
-                whole = facts_object(self._info) | {"text": "".join(self._text)} | result
-                _write(self._stdout, whole)
+                texts = {
+                    "text": "".join(self._text),
+                    "reasoning": "".join(self._reasoning) or None,
+                }
+                _write(self._stdout, facts_object(self._info) | texts | result)
             case _:
                 pass
 
@@ -67,6 +75,8 @@ class JsonLines(Renderer):
         match event:
             case TextDelta():
                 self._line("text", asdict(event))
+            case ReasoningDelta():
+                self._line("reasoning", asdict(event))
             case RoundDone():
                 self._line("round", _round(event))
             case Notice():
@@ -77,7 +87,7 @@ class JsonLines(Renderer):
             case Finished():
                 result = result_object(self._info, event, self._drafting_off)
                 self._line("end", facts_object(self._info) | result)
-            case PromptProgress():
+            case PromptProgress() | PromptText():
                 pass
 
     def _line(self, name: str, fields: Object) -> None:
@@ -98,6 +108,8 @@ def facts_object(info: RunInfo) -> Object:
         "accept": info.accept,
         "seed": info.seed,
         "sampling": dict(info.sampling),
+        "prompt": info.prompt,
+        "prefill": info.prefill,
         "load_ms": 1000 * info.load_s,
         "system": system_object(info),
     }
@@ -157,7 +169,8 @@ def system_object(info: RunInfo) -> Object:
 def timings_object(stats: RunStats) -> Object:
     """Times and counts by llama-server's names."""
     return {
-        "prompt_n": stats.n_prompt,
+        "cache_n": stats.n_cached,
+        "prompt_n": stats.n_prompt - stats.n_cached,
         "prompt_ms": _ms(stats.prefill_s),
         "prompt_per_token_ms": _ms(_inverse(stats.prompt_tokens_per_s)),
         "prompt_per_second": stats.prompt_tokens_per_s,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from rich.color import ColorSystem
 from rich.style import Style
 
 from spec_cli.events import Origin
 from spec_cli.spec.stats import RunStats, SpeedUp
 
 UNKNOWN = "n/a"
+DIM = Style(dim=True)
 
 # Attributes beside the colours: origin stays readable to those who see no colour.
 ORIGIN_STYLES = {
@@ -16,6 +18,11 @@ ORIGIN_STYLES = {
     Origin.BONUS: Style(color="cyan", bold=True),
     Origin.PLAIN: Style(dim=True),
 }
+
+
+def rendered(text: str, style: Style) -> str:
+    """`text` with the codes of `style`."""
+    return style.render(text, color_system=ColorSystem.STANDARD)
 
 
 def number(value: float | None) -> str:

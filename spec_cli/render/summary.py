@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TextIO
 
-from rich.color import ColorSystem
 from rich.style import Style
 
 from spec_cli.events import DraftingOff, Event, Finished, FinishReason
 from spec_cli.render.base import Renderer
 from spec_cli.render.info import RunInfo
 from spec_cli.render.style import (
+    DIM,
     ORIGIN_STYLES,
     number,
     percent,
+    rendered,
     round_times,
     seconds,
     speedup,
 )
 from spec_cli.spec.stats import RunStats
 
-_DIM = Style(dim=True)
-_ENDS = {
+ENDS = {
     FinishReason.STOP: "end of text",
     FinishReason.LENGTH: "length limit",
     FinishReason.INTERRUPTED: "interrupted",
@@ -36,7 +36,7 @@ class Summary(Renderer):
         """`styled`: dim, beside the text; `legend`: explain the colours of the text."""
         self._stderr = stderr
         self._info = info
-        self._style = _DIM if styled else Style()
+        self._style = DIM if styled else Style()
         self._legend = legend
         self._drafting_off = info.drafting_off
 
@@ -47,7 +47,7 @@ class Summary(Renderer):
                 self._drafting_off = reason
             case Finished():
                 lines = summary_lines(self._info, event, self._drafting_off)
-                lines = [_render(line, self._style) for line in lines]
+                lines = [rendered(line, self._style) for line in lines]
                 if self._legend:
                     lines.append(_legend())
                 self._stderr.write("".join(f"{line}\n" for line in lines))
@@ -71,7 +71,7 @@ def _speed(finished: Finished) -> str:
     if stats.n_drafted and stats.speedup:
         rate.append(speedup(stats.speedup))
     took = f"{stats.n_emitted} tokens in {seconds(stats.decode_s)}"
-    end = _ENDS.get(finished.reason, f"stop string {finished.stop!r}")
+    end = ENDS.get(finished.reason, f"stop string {finished.stop!r}")
     return f"{', '.join(rate)}; {took}; {end}"
 
 
@@ -91,16 +91,13 @@ def _text(info: RunInfo, stats: RunStats) -> str:
 
 
 def _run(info: RunInfo, stats: RunStats) -> str:
-    prompt = f"prompt {info.n_prompt} tokens {seconds(stats.prefill_s)}"
+    kept = f" ({stats.n_cached} kept)" if stats.n_cached else ""
+    prompt = f"prompt {info.n_prompt} tokens{kept} {seconds(stats.prefill_s)}"
     times = f"first token {seconds(stats.ttft_s)}, load {seconds(info.load_s)}"
     copy = ", Q4_0 draft" if info.draft_copy else ""
     return f"{prompt}, {times}{copy}"
 
 
 def _legend() -> str:
-    names = ", ".join(_render(origin, style) for origin, style in ORIGIN_STYLES.items())
-    return f"{_render('tokens', _DIM)} {names}"
-
-
-def _render(text: str, style: Style) -> str:
-    return style.render(text, color_system=ColorSystem.STANDARD)
+    names = ", ".join(rendered(origin, style) for origin, style in ORIGIN_STYLES.items())
+    return f"{rendered('tokens', DIM)} {names}"

@@ -55,6 +55,12 @@ class LanguageModel(Protocol):
     def rollback(self, n_past: int) -> None:
         """Forget every token from position `n_past` on."""
 
+    def keep(self, tokens: Sequence[int]) -> int:
+        """Forget all but the longest prefix of `tokens` that is evaluated already; its length.
+
+        A memory that cannot drop a tail keeps everything or nothing.
+        """
+
 
 class SequenceModel(Protocol):
     """A model with a KV cache for each of several sequences; of each the tail can be dropped."""

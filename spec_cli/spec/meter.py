@@ -93,3 +93,7 @@ class MeteredModel:
     def rollback(self, n_past: int) -> None:
         """Forget every token from position `n_past` on."""
         self._model.rollback(n_past)
+
+    def keep(self, tokens: Sequence[int]) -> int:
+        """See `LanguageModel.keep`."""
+        return self._model.keep(tokens)

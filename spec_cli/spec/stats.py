@@ -41,10 +41,12 @@ class SpeedUp:
 class RunStats:
     """All counters of a run. Times are in seconds.
 
+    `n_cached` of the `n_prompt` tokens were in the KV cache already: they took no time.
     `plain_step_estimate_s` is the cost table's time of one plain step, when there is a table.
     """
 
     n_prompt: int = 0
+    n_cached: int = 0
     prefill_s: float = 0.0
     ttft_s: float | None = None
     n_rounds: int = 0
@@ -99,8 +101,8 @@ class RunStats:
 
     @property
     def prompt_tokens_per_s(self) -> float | None:
-        """Prompt tokens over prefill time."""
-        return self.n_prompt / self.prefill_s if self.prefill_s > 0 else None
+        """Prompt tokens, less those that were cached, over prefill time."""
+        return (self.n_prompt - self.n_cached) / self.prefill_s if self.prefill_s > 0 else None
 
     @property
     def acceptance_rate(self) -> float | None:

@@ -106,6 +106,7 @@ class Comparer:
     def _generate(
         self, prompt: NamedPrompt, generation: GenerationSettings, arm: Arm
     ) -> tuple[Text, RunStats]:
+        self._session.forget_text()  # every text is made from its whole prompt
         *events, finished = self._session.generate(self._prompts[prompt.id], generation, arm)
         assert isinstance(finished, Finished)
         if finished.reason is FinishReason.INTERRUPTED:

@@ -234,8 +234,8 @@ def test_options_for_one_prompt_have_no_place(
     call(*args, "--input", "-", *options).fails(2, fragment)
 
 
-def test_an_output_without_an_input_is_refused(call: Call) -> None:
-    call("run", "hi", "--output", "x").fails(2, "`--output` is for many prompts", "--input")
+def test_several_at_a_time_are_for_many_prompts(call: Call) -> None:
+    call("run", "hi", "--parallel", "2").fails(2, "`--parallel` is for many prompts", "--input")
 
 
 def test_an_input_that_cannot_be_read_is_told(

@@ -14,6 +14,7 @@ MODELS = ("list", "show", "pull", "rm", "path", "check", "suggest", "add", "forg
 COMMANDS = (
     (),
     ("run",),
+    ("chat",),
     ("verify",),
     ("bench",),
     ("pull",),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from spec_cli.bench.matrix import PLAIN, Arm, Matrix, make_arms
 from spec_cli.bench.report import Report
 from spec_cli.bench.run import bench_pair
 from spec_cli.bench.runner import Step
+from spec_cli.events import Event, Finished
 from spec_cli.exactness import Planner
 from spec_cli.llama.context import LlamaContext
 from spec_cli.loader import Environment
@@ -219,3 +221,20 @@ def test_progress_counts_runs_and_tells_the_time_left(bench: Bench) -> None:
     left_s = [step.left_s for step in steps[1:] if step.left_s is not None]
     assert len(left_s) == n - 1 and 0 < left_s[-1] < left_s[n // 2]
     assert "greeting, temp 0, model k=2" in {step.what for step in steps}
+
+
+def test_every_run_evaluates_its_whole_prompt(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[int] = []
+    generate = Session.generate
+
+    def watched(self: Session, *args: Any) -> Iterator[Event]:
+        for event in generate(self, *args):
+            if isinstance(event, Finished):
+                kept.append(event.stats.n_cached)
+            yield event
+
+    monkeypatch.setattr(Session, "generate", watched)
+    bench.run(replace(MATRIX, n_rounds=1))
+    assert len(kept) > 8 and set(kept) == {0}

@@ -88,6 +88,19 @@ def test_the_whole_context_can_be_used_and_no_more(lm: LanguageModel) -> None:
     assert lm.eval([1]).shape == (1, lm.n_vocab)
 
 
+def test_what_is_kept_is_the_common_prefix_and_nothing_is_left_of_the_rest(
+    lm: LanguageModel,
+) -> None:
+    lm.eval([5, 6, 7], n_rows=0)
+    expected = lm.eval([8, 9]).copy()
+    lm.eval([1, 2, 3], n_rows=0)
+    assert lm.keep([5, 6, 7, 8, 2, 3]) == lm.n_past == 4
+    assert lm.keep([5, 6, 7]) == 3
+    assert np.array_equal(lm.eval([8, 9]), expected)
+    assert lm.keep([5, 6, 7, 8, 9, 1]) == 5
+    assert lm.keep([6]) == lm.n_past == 0
+
+
 def test_a_rollback_cannot_go_forward(lm: LanguageModel) -> None:
     lm.eval([1, 2])
     with pytest.raises(AssertionError):
@@ -105,6 +118,7 @@ def test_a_cancelled_pass_changes_nothing(loaded: LlamaModel) -> None:
         with pytest.raises(Cancelled):
             context.eval([8, 9])
         assert context.n_past == 3
+        assert context.keep([5, 6, 7, 8, 9]) == 3
         cancel = False
         assert np.array_equal(context.eval([8, 9]), expected)
 
@@ -125,6 +139,20 @@ def test_a_memory_that_cannot_drop_its_tail_is_empty_after_a_cancelled_pass(
         cancel = False
         assert context.n_past == 0
         assert np.array_equal(context.eval([5, 6, 7]), expected)
+
+
+def test_a_memory_that_cannot_drop_its_tail_keeps_everything_or_nothing(tiny_mamba: Path) -> None:
+    settings = ContextSettings(N_CTX, n_threads=1, n_batch=N_BATCH, n_rows=8)
+    with (
+        LlamaModel(tiny_mamba, LoadSettings()) as model,
+        LlamaContext(model, settings) as context,
+    ):
+        context.eval([5, 6, 7], n_rows=0)
+        expected = context.eval([8]).copy()
+        assert context.keep([5, 6, 9]) == context.n_past == 0
+        context.eval([5, 6, 7], n_rows=0)
+        assert context.keep([5, 6, 7, 8]) == 3
+        assert np.array_equal(context.eval([8]), expected)
 
 
 def test_a_model_and_its_context_can_be_closed_twice(tiny_target: Path) -> None:

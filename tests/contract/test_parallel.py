@@ -128,8 +128,9 @@ def requests() -> list[Request | Failure]:
     return [read_request(line, i, "", RUN) for i, line in enumerate(LINES)]
 
 
-def encode_with(session: Session, request: Request) -> list[int]:
-    return session.model.tokenize(request.prompt or "", special=False, bos=False)
+def encode_with(session: Session, request: Request) -> tuple[list[int], GenerationSettings]:
+    tokens = session.model.tokenize(request.prompt or "", special=False, bos=False)
+    return tokens, request.generation
 
 
 def one_by_one(session: Session) -> list[Outcome]:

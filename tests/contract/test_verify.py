@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from spec_cli.drafters.chain import ChainDrafter
+from spec_cli.events import Event, Finished
 from spec_cli.exactness import Planner
 from spec_cli.llama.context import LlamaContext
 from spec_cli.loader import Environment
@@ -255,3 +257,20 @@ def test_the_same_difference_is_found_again(
     fixed = [c for c in one.comparisons if c.cell.draft_tokens]
     assert any(not c.is_equal for c in fixed)
     assert [c for c in two.comparisons if c.cell.draft_tokens] == fixed
+
+
+def test_every_text_is_made_from_its_whole_prompt(
+    open_bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[int] = []
+    generate = Session.generate
+
+    def watched(self: Session, *args: Any) -> Iterator[Event]:
+        for event in generate(self, *args):
+            if isinstance(event, Finished):
+                kept.append(event.stats.n_cached)
+            yield event
+
+    monkeypatch.setattr(Session, "generate", watched)
+    open_bench(plan(WIDTHS)).verify(replace(MATRIX, temps=(0.0,), max_tokens=8))
+    assert len(kept) > 8 and set(kept) == {0}

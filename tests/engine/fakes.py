@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from spec_cli.spec.interfaces import NO_DRAFT, Budget, Draft, Logits
+from spec_cli.spec.prefix import common_prefix
 
 EOG = 0  # the end-of-generation token of every table
 
@@ -62,6 +63,10 @@ class TableLM:
     def rollback(self, n_past: int) -> None:
         assert 0 <= n_past <= len(self.kv), "a rollback cannot add tokens"
         del self.kv[n_past:]
+
+    def keep(self, tokens: Sequence[int]) -> int:
+        del self.kv[common_prefix(self.kv, tokens) :]
+        return len(self.kv)
 
 
 class ScriptedDrafter:

@@ -25,7 +25,7 @@ def answer() -> Answer:
     stats = RunStats(n_prompt=5)
     stats.add_round(RoundCount(2, 1, 2), draft_s=0.0, verify_s=1.0, host_s=0.0)
     request = Request(4, "key", "a", "hi", (), None, GenerationSettings(seed=9), False)
-    return Answer(request, "text", Finished(FinishReason.LENGTH, (1, 2), stats))
+    return Answer(request, "text", "thought", Finished(FinishReason.LENGTH, (1, 2), stats))
 
 
 def failure() -> Failure:

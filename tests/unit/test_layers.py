@@ -17,6 +17,7 @@ HOMES = {
     "tomlkit": ("registry_edit.py",),
     "typer": ("cli/",),
     "rich": ("cli/", "render/"),
+    "prompt_toolkit": ("cli/",),
 }
 THEORY = ("numpy", "spec_cli.spec", "spec_cli.errors")
 

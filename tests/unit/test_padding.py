@@ -70,6 +70,11 @@ class WidthSensitiveLM(RecordingLM):
         super().rollback(n_past)
         del self._kernels[n_past:]
 
+    def keep(self, tokens: Sequence[int]) -> int:
+        n_past = super().keep(tokens)
+        del self._kernels[n_past:]
+        return n_past
+
     def row(self, context: Sequence[int]) -> Logits:
         history = zlib.crc32(bytes(self._kernels[: len(context)]))
         error = np.random.default_rng([self._seed, history]).normal(size=self.n_vocab)
@@ -100,6 +105,12 @@ class Watched:
         self._padded.rollback(n_past)
         del self.tokens[n_past:]
         self._check()
+
+    def keep(self, tokens: Sequence[int]) -> int:
+        n_past = self._padded.keep(tokens)
+        del self.tokens[n_past:]
+        self._check()
+        return n_past
 
     def _check(self) -> None:
         assert self.inner.kv == self.tokens

@@ -17,7 +17,7 @@ MODELS = ("list", "show", "pull", "rm", "path", "check", "suggest", "add", "forg
 ROOT = Path(__file__).parent.parent.parent
 README = (ROOT / "README.md").read_text()
 COMMANDS = (
-    *("run", "bench", "verify", "pull", "models", "devices", "doctor", "config"),
+    *("run", "chat", "bench", "verify", "pull", "models", "devices", "doctor", "config"),
     *(f"models {name}" for name in MODELS),
 )
 
@@ -37,7 +37,7 @@ def flags() -> set[str]:
 def test_every_flag_that_the_readme_uses_with_spec_cli_exists(flags: set[str]) -> None:
     used: set[str] = set()
     for line in README.splitlines():
-        for command in re.findall(r"spec-cli (?:run|pull|models)[^|`>]*", line):
+        for command in re.findall(r"spec-cli (?:run|chat|pull|models)[^|`>]*", line):
             used |= set(re.findall(r"(?<!\S)--[a-z][a-z-]+", command))
     assert used and used <= flags
 

@@ -1,0 +1,179 @@
+"""Where the messages of a chat come from: an edited line on a terminal, or the lines of a pipe."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO, TextIO
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter
+from prompt_toolkit.document import Document
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
+from prompt_toolkit.output import create_output
+
+from spec_cli.chat.quotes import QUOTES, is_open
+from spec_cli.chat.settings import SETTING_NAMES
+from spec_cli.cli.chat_commands import Command, Takes
+from spec_cli.cli.chat_talk import PREFIX
+from spec_cli.errors import UsageError
+from spec_cli.prompt import decode_text
+
+_PROMPT, _CONTINUED = "> ", "  "
+_LEAVING = "Ctrl-C again leaves, Ctrl-D too"
+
+
+class PipedTurns:
+    '''A turn a line, or the lines between two of """; blank lines are skipped.'''
+
+    is_interactive = False
+
+    def __init__(self, stdin: BinaryIO) -> None:
+        self._stdin = stdin
+        self._n_read = 0
+
+    def read(self, draft: str) -> str:
+        """See `Turns.read`."""
+        while not (text := self._line()).strip():
+            pass
+        n_first = self._n_read
+        try:
+            while is_open(text):
+                text += f"\n{self._line()}"
+        except EOFError:
+            raise UsageError(f"the message in line {n_first} has no closing {QUOTES}") from None
+        return text
+
+    def _line(self) -> str:
+        line = self._stdin.readline()
+        if not line:
+            raise EOFError
+        self._n_read += 1
+        return decode_text(line.rstrip(b"\r\n"), f"line {self._n_read} of the input")
+
+
+class TypedTurns:
+    """Messages edited on a terminal, with history and completion."""
+
+    is_interactive = True
+
+    def __init__(
+        self,
+        screen: TextIO,
+        history: Path,
+        commands: Mapping[str, Command],
+        pairs: Iterable[str],
+    ) -> None:
+        """The prompt is drawn on `screen`; `pairs` are the names of those known."""
+        self._leaving = False
+        self._session: PromptSession[str] = PromptSession(
+            output=create_output(stdout=screen),
+            history=open_history(history),
+            completer=CommandCompleter(commands, pairs),
+            complete_while_typing=True,
+            key_bindings=self._keys(),
+            multiline=True,
+            prompt_continuation=_CONTINUED,
+            rprompt=lambda: _LEAVING if self._leaving else "",
+            reserve_space_for_menu=4,
+            enable_open_in_editor=True,
+            tempfile_suffix=".md",
+        )
+        self._session.default_buffer.on_text_changed += self._stay
+
+    def read(self, draft: str) -> str:
+        """See `Turns.read`."""
+        self._leaving = False
+        return self._session.prompt(_PROMPT, default=draft)
+
+    def _stay(self, _buffer: Buffer) -> None:
+        self._leaving = False
+
+    def _keys(self) -> KeyBindings:
+        keys = KeyBindings()
+
+        @keys.add(Keys.Enter)
+        def _(event: KeyPressEvent) -> None:
+            """Send, unless the message is still open."""
+            if is_open(event.current_buffer.text):
+                event.current_buffer.newline(copy_margin=False)
+            else:
+                event.current_buffer.validate_and_handle()
+
+        @keys.add(Keys.Escape, Keys.Enter)
+        def _(event: KeyPressEvent) -> None:
+            event.current_buffer.newline(copy_margin=False)
+
+        @keys.add(Keys.ControlC)
+        @keys.add(Keys.SIGINT)
+        def _(event: KeyPressEvent) -> None:
+            """Clear the line; twice: leave."""
+            if self._leaving:
+                event.app.exit(exception=KeyboardInterrupt, style="class:aborting")
+            event.current_buffer.reset()
+            self._leaving = True
+
+        return keys
+
+
+class CommandCompleter(Completer):
+    """Completes commands and what may stand behind them; never what is said to the model."""
+
+    def __init__(self, commands: Mapping[str, Command], pairs: Iterable[str]) -> None:
+        self._commands = commands
+        self._names = {Takes.SETTING: SETTING_NAMES, Takes.PAIR: tuple(pairs)}
+        self._paths = PathCompleter(expanduser=True)
+
+    def get_completions(
+        self, document: Document, complete_event: CompleteEvent
+    ) -> Iterator[Completion]:
+        """What the text before the cursor can become."""
+        text = document.text_before_cursor
+        if not text.startswith(PREFIX) or "\n" in text:
+            return
+        word, space, argument = text.removeprefix(PREFIX).partition(" ")
+        if not space:
+            for command in self._commands.values():
+                if command.name.startswith(word):
+                    meta = command.meaning
+                    yield Completion(command.name, -len(word), display_meta=meta)
+        elif word in self._commands:
+            yield from self._arguments(self._commands[word].takes, argument, complete_event)
+
+    def _arguments(self, takes: Takes, argument: str, event: CompleteEvent) -> Iterator[Completion]:
+        if takes is Takes.FILE:
+            yield from self._paths.get_completions(Document(argument), event)
+        for name in self._names.get(takes, ()):
+            if name.startswith(argument):
+                yield Completion(name, -len(argument))
+
+
+class _PrivateHistory(FileHistory):
+    """A history that a full disk does not stop the chat for."""
+
+    def store_string(self, string: str) -> None:
+        with suppress(OSError):
+            super().store_string(string)
+
+
+def open_history(path: Path) -> History:
+    """The history in the file `path`, which only the user may read.
+
+    In memory only where there can be no such file: it is a convenience, and no reason to stop.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
+        number = os.open(path, flags, 0o600)
+    except OSError:
+        return InMemoryHistory()
+    try:
+        os.fchmod(number, 0o600)
+    finally:
+        os.close(number)
+    return _PrivateHistory(str(path))

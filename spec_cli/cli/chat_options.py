@@ -1,0 +1,16 @@
+"""The options of `spec-cli chat` that no other command has."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+DropOldest = Annotated[
+    bool,
+    typer.Option(
+        "--drop-oldest",
+        help="Drop the oldest turns where the context has no more room, instead of refusing.",
+        rich_help_panel="Prompt",
+    ),
+]
