@@ -17,8 +17,17 @@ from spec_cli.events import (
     Origin,
     PromptProgress,
     RoundDone,
+    ScoredToken,
+    TokensScored,
 )
-from spec_cli.spec.interfaces import NO_DRAFT, AcceptanceRule, Draft, Drafter, LanguageModel
+from spec_cli.spec.interfaces import (
+    NO_DRAFT,
+    AcceptanceRule,
+    Draft,
+    Drafter,
+    LanguageModel,
+    Logits,
+)
 from spec_cli.spec.policy import Policy
 from spec_cli.spec.rounds import Round
 from spec_cli.spec.stats import RoundCount, RunStats
@@ -34,6 +43,7 @@ class Verified:
     count: RoundCount
     draft_s: float
     verify_s: float
+    scores: tuple[ScoredToken, ...]
 
 
 class Decoder:
@@ -57,13 +67,16 @@ class Decoder:
         *,
         clock: Callable[[], float],
         cancelled: Callable[[], bool] = lambda: False,
+        score: Callable[[Logits, int], ScoredToken] | None = None,
     ) -> None:
+        """`score` scores each committed token by the logits of its place."""
         self._target = target
         self._drafter = drafter
         self._rule = rule
         self._policy = policy
         self._clock = clock
         self._cancelled = cancelled
+        self._score = score
 
     def generate(
         self, prompt: Sequence[int], output: Output, *, plain_step_s: float | None = None
@@ -94,6 +107,8 @@ class Decoder:
                 if stats.ttft_s is None:
                     stats.ttft_s = ended - started
                 yield _account(stats, verified, elapsed_s=ended - began)
+                if verified.scores:
+                    yield TokensScored(verified.scores)
                 yield from output.drain()
             if output.finish_reason is None:
                 output.finish(FinishReason.INTERRUPTED if room else FinishReason.LENGTH)
@@ -127,11 +142,19 @@ class Decoder:
             output.push(token, _origin(draft, i, is_accepted=is_accepted))
             if output.finish_reason:
                 break
+        committed = tuple(context[n_before:])
+        scores = self._scores(rows, committed)
         self._target.rollback(len(context) - 1)
         self._drafter.commit(context)
-        committed = tuple(context[n_before:])
         count = RoundCount(len(draft.tokens), n_accepted, len(committed), verdict.n_near_ties)
-        return Verified(drafted, committed, count, drafted_at - started, verified_at - drafted_at)
+        draft_s, verify_s = drafted_at - started, verified_at - drafted_at
+        return Verified(drafted, committed, count, draft_s, verify_s, scores)
+
+    def _scores(self, rows: Logits, tokens: Sequence[int]) -> tuple[ScoredToken, ...]:
+        """Of the committed tokens, each by its row."""
+        if self._score is None:
+            return ()
+        return tuple(self._score(row, token) for row, token in zip(rows, tokens, strict=False))
 
     def _prefill(self, prompt: Sequence[int]) -> Iterator[PromptProgress]:
         """Evaluate all of the prompt but its last token; no logits are needed for it."""

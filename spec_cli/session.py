@@ -8,7 +8,9 @@ drafting can win on this machine at all.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import inf
 from pathlib import Path
 from typing import Self
 
@@ -19,11 +21,15 @@ from spec_cli.drafters.none import NoDrafter
 from spec_cli.drafting import DraftSide
 from spec_cli.engine import Decoder
 from spec_cli.errors import UsageError
-from spec_cli.events import DraftingOff, Event, Finished, Notice
+from spec_cli.events import DraftingOff, Event, Finished, FinishReason, Notice
 from spec_cli.gguf import Header, read_header
+from spec_cli.grammar.gbnf import parse_gbnf
 from spec_cli.llama.context import ContextSettings
 from spec_cli.llama.devices import Device
+from spec_cli.llama.grammar import GrammarEngine
+from spec_cli.llama.pieces import PieceTree
 from spec_cli.loader import Environment, Loader
+from spec_cli.logprobs import TokenScorer
 from spec_cli.pairing import check_pair
 from spec_cli.settings import (
     AUTO_CTX_ANSWER,
@@ -33,11 +39,13 @@ from spec_cli.settings import (
     SessionSettings,
 )
 from spec_cli.spec.acceptance import make_rule
+from spec_cli.spec.constraint import ConstrainedText
 from spec_cli.spec.costs import CostTable
 from spec_cli.spec.interfaces import AcceptanceRule, Drafter, LanguageModel
 from spec_cli.spec.meter import MeteredModel, PassMeter
 from spec_cli.spec.padding import PaddedModel
 from spec_cli.spec.policy import K_MAX, CostAware, FixedLength, Policy
+from spec_cli.spec.sampling import SamplingSettings
 from spec_cli.spec.survival import GREEDY, SAMPLED, Survival
 from spec_cli.text import Output
 
@@ -54,6 +62,7 @@ class Arm:
     rule: AcceptanceRule
     drafter: Drafter
     policy: Policy
+    text: ConstrainedText | None = None  # that the rule and the drafter share
 
 
 class Session:
@@ -85,6 +94,7 @@ class Session:
         self.costs: CostTable | None = None
         self._target: LanguageModel | None = None
         self._survival: dict[tuple[object, ...], Survival] = {}
+        self._grammar: GrammarEngine | None = None
         try:
             self.model, self.plan = self._loader.target(target)
         except BaseException:
@@ -167,7 +177,7 @@ class Session:
         assert self._target is not None, "prepare the session first"
         if self.drafting_off is not None and arm is None:
             yield DraftingOff(self.drafting_off)
-        arm = arm or self.arm(generation, self.settings.draft_tokens)
+        arm = arm or self.arm(generation, self.settings.draft_tokens, n_prompt=len(prompt))
         decoder = Decoder(
             self._target,
             arm.drafter,
@@ -175,6 +185,9 @@ class Session:
             arm.policy,
             clock=self._env.clock,
             cancelled=self._env.cancelled,
+            score=None
+            if generation.n_logprobs is None
+            else TokenScorer(self.model, generation.n_logprobs),
         )
         max_tokens = self._target.n_ctx if generation.max_tokens is None else generation.max_tokens
         output = Output(
@@ -183,6 +196,7 @@ class Session:
         for event in decoder.generate(prompt, output, plain_step_s=self.plain_step_s):
             if isinstance(event, Finished):
                 yield from self._contention()
+                yield from _incomplete(event, arm)
             yield event
 
     def arm(
@@ -191,23 +205,32 @@ class Session:
         draft_tokens: int | None,
         kind: DrafterKind | None = None,
         rule: AcceptanceRule | None = None,
+        *,
+        n_prompt: int = 0,
     ) -> Arm:
         """An arm for one generation.
 
         `draft_tokens` None leaves the length to the policy, `kind` None the drafter to the
-        settings; `rule` None is the rule that `generation` asks for.
+        settings; `rule` None is the rule that `generation` asks for. A grammar begins after
+        `n_prompt` tokens.
         """
-        rule = rule or self.rule(generation)
+        text = self._constrained(generation, n_prompt)
+        rule = rule or self.rule(generation, text)
         kind = kind or DrafterKind(self.drafter_name)
         survival = self._learned(kind, draft_tokens, generation)
-        drafter = self._drafter(kind, rule, survival)
-        return Arm(rule, drafter, self._policy(kind, draft_tokens, rule, survival))
+        drafter = self._drafter(kind, rule, survival, text)
+        return Arm(rule, drafter, self._policy(kind, draft_tokens, rule, survival), text)
 
-    def rule(self, generation: GenerationSettings) -> AcceptanceRule:
+    def rule(
+        self, generation: GenerationSettings, text: ConstrainedText | None = None
+    ) -> AcceptanceRule:
         """The rule that `generation` asks for; it counts near-ties where rounding can matter."""
-        tie_margin = 0.0 if self.plan.is_exact else 2 * self.plan.max_difference
         return make_rule(
-            generation.accept, generation.sampling, generation.seed, tie_margin=tie_margin
+            generation.accept,
+            self._sampling(generation),
+            generation.seed,
+            text=text,
+            tie_margin=0.0 if self.plan.is_exact else 2 * self.plan.max_difference,
         )
 
     @property
@@ -229,7 +252,40 @@ class Session:
             return str(DrafterKind.NGRAM)
         return str(self.kind)
 
-    def _drafter(self, kind: DrafterKind, rule: AcceptanceRule, survival: Survival) -> Drafter:
+    def _constrained(self, generation: GenerationSettings, n_prompt: int) -> ConstrainedText | None:
+        """The text that a grammar constrains. The last grammar is kept."""
+        if generation.grammar is None:
+            return None
+        if self._grammar is None or self._grammar.grammar.source != generation.grammar:
+            grammar = parse_gbnf(generation.grammar)
+            self._grammar = GrammarEngine(self.model, self._pieces, grammar)
+        return ConstrainedText(self._grammar.start, n_prompt)
+
+    @cached_property
+    def _pieces(self) -> PieceTree:
+        return PieceTree(self.model)
+
+    def _sampling(self, generation: GenerationSettings) -> SamplingSettings:
+        """As asked for, every end-of-generation token forbidden where the end is ignored."""
+        sampling = generation.sampling
+        for token, _ in sampling.logit_bias:
+            if token >= self.model.n_vocab:
+                raise UsageError(
+                    f"--logit-bias names token {token}, but the ids of this model end at "
+                    f"{self.model.n_vocab - 1}"
+                )
+        if not generation.ignore_eos:
+            return sampling
+        ends = tuple((token, -inf) for token in self.model.ends)
+        return replace(sampling, logit_bias=(*sampling.logit_bias, *ends))
+
+    def _drafter(
+        self,
+        kind: DrafterKind,
+        rule: AcceptanceRule,
+        survival: Survival,
+        text: ConstrainedText | None,
+    ) -> Drafter:
         if kind is DrafterKind.NONE:
             return NoDrafter()
         copies = None if kind is DrafterKind.MODEL else TextCopies(survival)
@@ -237,7 +293,7 @@ class Session:
         if kind.needs_model:
             assert self._draft is not None
             model = self._draft.source(rule, survival)
-        return ChainDrafter(copies, model, is_end=self.model.is_end)
+        return ChainDrafter(copies, model, is_end=self.model.is_end, text=text)
 
     def _policy(
         self,
@@ -271,7 +327,14 @@ class Session:
         self, kind: DrafterKind, draft_tokens: int | None, generation: GenerationSettings
     ) -> Survival:
         """What earlier generations of the same kind have shown; others teach it nothing."""
-        key = (kind, draft_tokens, generation.accept, generation.sampling)
+        key = (
+            kind,
+            draft_tokens,
+            generation.accept,
+            generation.sampling,
+            generation.grammar,
+            generation.ignore_eos,
+        )
         prior = SAMPLED if generation.sampling.temp else GREEDY
         return self._survival.setdefault(key, Survival(prior))
 
@@ -369,6 +432,16 @@ class Session:
     def forget(self) -> None:
         """Start the next generation with what a new session knows about guesses."""
         self._survival.clear()
+
+
+def _incomplete(finished: Finished, arm: Arm) -> Iterator[Notice]:
+    """A notice where the answer was cut before its grammar was complete."""
+    if arm.text and finished.reason is FinishReason.LENGTH and not arm.text.is_complete:
+        yield Notice(
+            f"the answer was cut after {len(finished.tokens)} tokens, before its grammar ends",
+            "give it more room with `--max-tokens` and `--ctx-size`",
+            "warning",
+        )
 
 
 def _drafter_kind(asked: DrafterKind, draft: Path | None) -> DrafterKind:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from spec_cli.errors import UsageError
+from spec_cli.grammar.gbnf import parse_gbnf
 from spec_cli.prompt import check_text
 from spec_cli.spec.acceptance import Accept
 from spec_cli.spec.exactness import Exact
@@ -13,6 +14,7 @@ from spec_cli.spec.sampling import SamplingSettings
 
 ALL_LAYERS = -1
 MIN_AUTO_CTX = 8192
+MAX_LOGPROBS = 20  # as the OpenAI API
 AUTO_CTX_ANSWER = 4096  # room for an answer of unlimited length, when the context size is automatic
 
 
@@ -69,16 +71,31 @@ class SessionSettings:
 
 @dataclass(frozen=True, slots=True)
 class GenerationSettings:
-    """How one answer is generated; `max_tokens` None: until the model stops or the context ends."""
+    """How one answer is generated; `max_tokens` None: until the model stops or the context ends.
+
+    `grammar` is GBNF that the whole answer follows. `ignore_eos`: the model may not end it.
+    `n_logprobs`: each token comes with its log-probability and those of so many likeliest ones.
+    """
 
     seed: int
     sampling: SamplingSettings = field(default_factory=SamplingSettings)
     accept: Accept = Accept.COUPLED
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()
+    grammar: str | None = None
+    ignore_eos: bool = False
+    n_logprobs: int | None = None
 
     def __post_init__(self) -> None:
         _require("--seed", self.seed, 0, 2**64 - 1)
+        _require("--logprobs", self.n_logprobs, 0, MAX_LOGPROBS)
+        if self.grammar is not None:
+            if self.ignore_eos:
+                raise UsageError(
+                    "`--ignore-eos` leaves a grammar no way to end",
+                    hint="leave it out: an answer ends where its grammar ends",
+                )
+            parse_gbnf(self.grammar)
         _require("--max-tokens", self.max_tokens, 0, 2**31 - 1)
         for stop in self.stop:
             if not check_text(stop, "--stop"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from math import isfinite
 
 from spec_cli import __version__
 from spec_cli.cli.pairs import LocalPair
@@ -13,6 +14,7 @@ from spec_cli.llama.library import library
 from spec_cli.render.info import ModelInfo, RunInfo
 from spec_cli.session import Session
 from spec_cli.settings import GenerationSettings
+from spec_cli.spec.sampling import SamplingSettings
 
 
 def describe(
@@ -39,15 +41,22 @@ def describe(
         exact=session.settings.exact,
         plan=session.plan,
         seed=generation.seed,
-        sampling=asdict(generation.sampling),
+        sampling=_sampling(generation.sampling),
         n_prompt=n_prompt,
         n_ctx=session.n_ctx,
         n_threads=session.n_threads,
         backend=", ".join(device.name for device in devices),
         device=", ".join(device.description for device in devices),
         load_s=load_s,
+        has_logprobs=generation.n_logprobs is not None,
         versions={"spec-cli": __version__, "llama-cpp-python": library().version},
     )
+
+
+def _sampling(settings: SamplingSettings) -> dict[str, object]:
+    """By name; the bias of a token that is forbidden is None."""
+    biases = {str(token): bias if isfinite(bias) else None for token, bias in settings.logit_bias}
+    return asdict(settings) | {"logit_bias": biases}
 
 
 def _model(model: LocalModel, header: Header) -> ModelInfo:

@@ -6,6 +6,7 @@ import logging
 import secrets
 
 from spec_cli.cli import options as opt
+from spec_cli.cli import structure_options as sopt
 from spec_cli.cli.answer import answer
 from spec_cli.cli.inputs import PromptInput, read_material
 from spec_cli.cli.pairs import choose_pair, fetch_pair
@@ -45,11 +46,17 @@ def run(
     presence_penalty: opt.PresencePenalty = _SAMPLING.presence_penalty,
     frequency_penalty: opt.FrequencyPenalty = _SAMPLING.frequency_penalty,
     seed: opt.Seed = None,
+    logit_bias: sopt.LogitBias = None,
+    ignore_eos: sopt.IgnoreEos = False,
+    grammar: sopt.Grammar = None,
+    grammar_file: sopt.GrammarFile = None,
+    json_schema: sopt.JsonSchema = None,
     max_tokens: opt.MaxTokens = None,
     stop: opt.Stop = None,
     quiet: opt.Quiet = False,
     json: opt.Json = False,
     jsonl: opt.JsonLines = False,
+    logprobs: sopt.Logprobs = None,
     show_origin: opt.ShowOrigin = False,
     no_tui: opt.NoTui = False,
     ctx_size: opt.CtxSize = None,
@@ -82,10 +89,14 @@ def run(
             repeat_last_n=repeat_last_n,
             presence_penalty=presence_penalty,
             frequency_penalty=frequency_penalty,
+            logit_bias=sopt.logit_bias(logit_bias or ()),
         ),
         accept=accept,
         max_tokens=max_tokens,
         stop=tuple(stop or ()),
+        grammar=sopt.grammar_of(grammar, grammar_file, json_schema),
+        ignore_eos=ignore_eos,
+        n_logprobs=sopt.require_json(logprobs, json=json or jsonl),
     )
     terminal = detect()
     text = compose_prompt(prompt, read_material(terminal, file), raw=raw)

@@ -50,6 +50,7 @@ class RunInfo:
     device: str
     load_s: float
     versions: Mapping[str, str]
+    has_logprobs: bool = False
 
     def near_ties(self, counted: int) -> int | None:
         """The near-ties of a run; None where they are not counted: nothing hangs on them there."""

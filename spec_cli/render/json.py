@@ -14,7 +14,10 @@ from spec_cli.events import (
     Notice,
     PromptProgress,
     RoundDone,
+    ScoredToken,
     TextDelta,
+    TokenLogprob,
+    TokensScored,
 )
 from spec_cli.render.base import Renderer
 from spec_cli.render.info import RunInfo
@@ -33,6 +36,7 @@ class JsonObject(Renderer):
         self._stdout = stdout
         self._info = info
         self._text: list[str] = []
+        self._scores: list[Object] = []
         self._drafting_off = info.drafting_off
 
     def handle(self, event: Event) -> None:
@@ -40,12 +44,15 @@ class JsonObject(Renderer):
         match event:
             case TextDelta(text=text):
                 self._text.append(text)
+            case TokensScored(tokens=tokens):
+                self._scores += map(_scored, tokens)
             case DraftingOff(reason=reason):
                 self._drafting_off = reason
             case Finished():
                 result = result_object(self._info, event, self._drafting_off)
-                whole = facts_object(self._info) | {"text": "".join(self._text)} | result
-                _write(self._stdout, whole)
+                logprobs = {"content": self._scores} if self._info.has_logprobs else None
+                answer: Object = {"text": "".join(self._text), "logprobs": logprobs}
+                _write(self._stdout, facts_object(self._info) | answer | result)
             case _:
                 pass
 
@@ -69,6 +76,8 @@ class JsonLines(Renderer):
                 self._line("text", asdict(event))
             case RoundDone():
                 self._line("round", _round(event))
+            case TokensScored(tokens=tokens):
+                self._line("logprobs", {"content": list(map(_scored, tokens))})
             case Notice():
                 self._line("notice", asdict(event))
             case DraftingOff(reason=reason):
@@ -194,6 +203,19 @@ def _round(event: RoundDone) -> Object:
         "draft_ms": _ms(event.draft_s),
         "verify_ms": _ms(event.verify_s),
         "host_ms": _ms(event.host_s),
+    }
+
+
+def _scored(token: ScoredToken) -> Object:
+    return _logprob(token.chosen) | {"top_logprobs": list(map(_logprob, token.likeliest))}
+
+
+def _logprob(token: TokenLogprob) -> Object:
+    return {
+        "token": token.name,
+        "id": token.token,
+        "logprob": token.logprob,
+        "bytes": None if token.piece is None else list(token.piece),
     }
 
 
