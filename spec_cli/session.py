@@ -258,7 +258,7 @@ class Session:
             return None
         if self._grammar is None or self._grammar.grammar.source != generation.grammar:
             grammar = parse_gbnf(generation.grammar)
-            self._grammar = GrammarEngine(self.model, self._pieces, grammar)
+            self._grammar = GrammarEngine(self.model, self._pieces, grammar, self._env.clock)
         return ConstrainedText(self._grammar.start, n_prompt)
 
     @cached_property

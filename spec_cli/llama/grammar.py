@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import ctypes
 import weakref
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -17,15 +18,23 @@ from spec_cli.llama.model import LlamaModel
 from spec_cli.llama.pieces import PieceTree
 from spec_cli.spec.interfaces import Flags, Ids
 
+MAX_STEP_S = 5.0
 _CANDIDATE = np.dtype([("id", "<i4"), ("logit", "<f4"), ("p", "<f4")])  # llama_token_data, llama.h
 
 
 class GrammarEngine:
-    """A grammar compiled for the tokens of one model, which must outlive its states."""
+    """A grammar compiled for the tokens of one model, which must outlive its states.
 
-    def __init__(self, model: LlamaModel, tree: PieceTree, grammar: Gbnf) -> None:
+    llama.cpp follows every way in which a text can be read. Where there are ever more of them a
+    step takes ever longer: one of more than MAX_STEP_S by `clock` is the last, with a UsageError.
+    """
+
+    def __init__(
+        self, model: LlamaModel, tree: PieceTree, grammar: Gbnf, clock: Callable[[], float]
+    ) -> None:
         """Raises UsageError when llama.cpp refuses what `parse_gbnf` let pass."""
         self.api = library().api
+        self._clock = clock
         self.grammar = grammar
         self.model = model
         self.tree = tree
@@ -37,6 +46,18 @@ class GrammarEngine:
             reason = "; ".join(library().log.take_errors()) or "it gave no reason"
             raise UsageError(f"llama.cpp cannot use the grammar: {reason}")
         self.start = GrammarState(self, sampler, pending=b"")
+
+    def step(self, function: Callable[..., object], *args: object) -> None:
+        """Call a function of llama.cpp."""
+        started = self._clock()
+        function(*args)
+        took_s = self._clock() - started
+        if took_s > MAX_STEP_S:
+            raise UsageError(
+                f"the grammar is too slow: one step took {took_s:.1f} s",
+                hint="write it so that a text can be read in few ways: with `x{0,100}` rather than "
+                "`x? x? ...`, and without alternatives that begin alike",
+            )
 
 
 class GrammarState:
@@ -72,10 +93,10 @@ class GrammarState:
         if engine.model.is_end(token):
             return self
         sampler = engine.api.llama_sampler_clone(self._sampler)
-        engine.api.llama_sampler_accept(sampler, token)
         pending = _unfinished(self._pending + engine.model.piece(token))
-        assert pending is not None
-        return GrammarState(engine, sampler, pending=pending)
+        state = GrammarState(engine, sampler, pending=pending or b"")
+        engine.step(engine.api.llama_sampler_accept, sampler, token)
+        return state
 
     @cached_property
     def _every(self) -> Ids:
@@ -97,7 +118,7 @@ class GrammarState:
         array = api.llama_token_data_array(
             data=data.ctypes.data_as(api.llama_token_data_p), size=ids.size, selected=-1
         )
-        api.llama_sampler_apply(self._sampler, ctypes.byref(array))
+        self._engine.step(api.llama_sampler_apply, self._sampler, ctypes.byref(array))
         judged: Flags = data["logit"] == 0
         return judged
 

@@ -66,6 +66,10 @@ BAD = {
 }  # fmt: skip
 
 
+def no_time() -> float:
+    return 0.0
+
+
 @pytest.fixture(scope="module", params=["bpe", "spm"])
 def model(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
@@ -79,7 +83,7 @@ def model(
 @pytest.fixture(scope="module")
 def start(model: LlamaModel) -> Callable[[str], GrammarState]:
     tree = PieceTree(model)
-    return lambda source: GrammarEngine(model, tree, parse_gbnf(source)).start
+    return lambda source: GrammarEngine(model, tree, parse_gbnf(source), no_time).start
 
 
 def spelled(model: LlamaModel, text: bytes) -> list[int]:
@@ -203,7 +207,7 @@ mutations = st.lists(
 
 
 @given(grammar=st.sampled_from(VALID), changes=mutations)
-@settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_llama_cpp_can_use_whatever_passes(
     grammar: str,
     changes: Sequence[tuple[int, str]],
@@ -359,9 +363,19 @@ def test_integers_with_one_bound(
     assert integers(5, 4) == ""
 
 
+def test_a_step_that_takes_too_long_is_the_last(tmp_path: Path) -> None:
+    readings = iter([0.0, 1.0, 1.0, 7.5])
+    with LlamaModel(write_tiny_model(tmp_path / "m.gguf"), LoadSettings()) as model:
+        grammar = parse_gbnf(GRAMMARS["choice"])
+        state = GrammarEngine(model, PieceTree(model), grammar, lambda: next(readings)).start
+        assert state.allows(np.array(spelled(model, b"h")))[0]
+        with pytest.raises(UsageError, match=r"one step took 6\.5 s"):
+            state.allows(np.array(spelled(model, b"h")))
+
+
 def test_bytes_and_merged_tokens_lead_to_the_same_state(tmp_path: Path) -> None:
     with LlamaModel(write_tiny_model(tmp_path / "m.gguf"), LoadSettings()) as model:
-        state = GrammarEngine(model, PieceTree(model), parse_gbnf(GRAMMARS["choice"])).start
+        state = GrammarEngine(model, PieceTree(model), parse_gbnf(GRAMMARS["choice"]), no_time).start
         (hello,) = [x for x in range(model.n_vocab) if model.piece(x) == b"hello"]
         slow = walk(state, model, b"hello")
         assert slow is not None
