@@ -207,7 +207,9 @@ mutations = st.lists(
 
 
 @given(grammar=st.sampled_from(VALID), changes=mutations)
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 def test_llama_cpp_can_use_whatever_passes(
     grammar: str,
     changes: Sequence[tuple[int, str]],
@@ -375,7 +377,9 @@ def test_a_step_that_takes_too_long_is_the_last(tmp_path: Path) -> None:
 
 def test_bytes_and_merged_tokens_lead_to_the_same_state(tmp_path: Path) -> None:
     with LlamaModel(write_tiny_model(tmp_path / "m.gguf"), LoadSettings()) as model:
-        state = GrammarEngine(model, PieceTree(model), parse_gbnf(GRAMMARS["choice"]), no_time).start
+        state = GrammarEngine(
+            model, PieceTree(model), parse_gbnf(GRAMMARS["choice"]), no_time
+        ).start
         (hello,) = [x for x in range(model.n_vocab) if model.piece(x) == b"hello"]
         slow = walk(state, model, b"hello")
         assert slow is not None

@@ -21,11 +21,16 @@ from spec_cli.events import (
     TokensScored,
 )
 from spec_cli.grammar.json_schema import schema_to_gbnf
+from spec_cli.llama.model import LlamaModel, LoadSettings
+from spec_cli.llama.probe import Prober
+from spec_cli.loader import Loader
 from spec_cli.session import Session
 from spec_cli.settings import DrafterKind, GenerationSettings
 from spec_cli.spec.acceptance import Accept
-from spec_cli.spec.exactness import Exact
+from spec_cli.spec.costs import TARGET_WIDTHS
+from spec_cli.spec.exactness import DEFAULT_KERNELS, Exact
 from spec_cli.spec.sampling import SamplingSettings
+from tests.contract.test_exact_session import plan
 from tests.contract.test_session import Desk, desk, run, settings, tokens_of  # noqa: F401
 
 SCHEMA = {
@@ -201,11 +206,16 @@ def test_log_probabilities_are_those_of_the_targets_own_rows(
     generation: GenerationSettings,
 ) -> None:
     generation = replace(generation, n_logprobs=4)
-    with Session(
-        tiny_target, tiny_draft, settings(draft_tokens=4, exact=Exact.ON), desk.environment
-    ) as session:
+    chosen = settings(drafter=DrafterKind.MODEL, draft_tokens=3, exact=Exact.ON)
+    with LlamaModel(tiny_target, LoadSettings()) as model:
+        prober = Prober(
+            model, TARGET_WIDTHS, n_threads=1, clock=desk.clock, cancelled=lambda: False
+        )
+        found = plan(prober.probe(DEFAULT_KERNELS).classes[0])
+    Loader(chosen, desk.environment)._planner(tiny_target)._keep(found)
+    with Session(tiny_target, tiny_draft, chosen, desk.environment) as session:
+        assert session.plan == found
         events = run(session, generation)
-        plain = run(session, generation)
         assert end_of(events).stats.n_accepted > 0
         tokens = session.model.tokenize("hello there, hello", special=False, bos=False)
         arm = session.arm(generation, None, DrafterKind.NONE, n_prompt=len(tokens))
@@ -232,6 +242,5 @@ def test_log_probabilities_are_those_of_the_targets_own_rows(
 def test_no_scores_come_where_none_are_asked_for(desk: Desk, tiny_target: Path) -> None:  # noqa: F811
     with Session(tiny_target, None, settings(), desk.environment) as session:
         assert not scores_of(run(session, FREE))
-        assert {len(s.likeliest) for s in scores_of(run(session, replace(FREE, n_logprobs=0)))} == {
-            0
-        }
+        scores = scores_of(run(session, replace(FREE, n_logprobs=0)))
+        assert {len(score.likeliest) for score in scores} == {0}
