@@ -8,7 +8,7 @@ import numpy as np
 
 from spec_cli.events import ScoredToken, TokenLogprob
 from spec_cli.spec.interfaces import Ids, Logits, Weights
-from spec_cli.spec.sampling import top_k
+from spec_cli.spec.selection import top_k
 
 
 class TokenNames(Protocol):

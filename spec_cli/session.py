@@ -8,12 +8,11 @@ drafting can win on this machine at all.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
-from math import inf
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from spec_cli.constraining import Constraining, cut_notice
 from spec_cli.drafters.chain import ChainDrafter
 from spec_cli.drafters.copies import TextCopies
 from spec_cli.drafters.model import N_ROWS
@@ -21,13 +20,10 @@ from spec_cli.drafters.none import NoDrafter
 from spec_cli.drafting import DraftSide
 from spec_cli.engine import Decoder
 from spec_cli.errors import UsageError
-from spec_cli.events import DraftingOff, Event, Finished, FinishReason, Notice
+from spec_cli.events import DraftingOff, Event, Finished, Notice
 from spec_cli.gguf import Header, read_header
-from spec_cli.grammar.gbnf import parse_gbnf
 from spec_cli.llama.context import ContextSettings
 from spec_cli.llama.devices import Device
-from spec_cli.llama.grammar import GrammarEngine
-from spec_cli.llama.pieces import PieceTree
 from spec_cli.loader import Environment, Loader
 from spec_cli.logprobs import TokenScorer
 from spec_cli.pairing import check_pair
@@ -45,7 +41,6 @@ from spec_cli.spec.interfaces import AcceptanceRule, Drafter, LanguageModel
 from spec_cli.spec.meter import MeteredModel, PassMeter
 from spec_cli.spec.padding import PaddedModel
 from spec_cli.spec.policy import K_MAX, CostAware, FixedLength, Policy
-from spec_cli.spec.sampling import SamplingSettings
 from spec_cli.spec.survival import GREEDY, SAMPLED, Survival
 from spec_cli.text import Output
 
@@ -94,12 +89,12 @@ class Session:
         self.costs: CostTable | None = None
         self._target: LanguageModel | None = None
         self._survival: dict[tuple[object, ...], Survival] = {}
-        self._grammar: GrammarEngine | None = None
         try:
             self.model, self.plan = self._loader.target(target)
         except BaseException:
             self.close()
             raise
+        self._constraining = Constraining(self.model, environment.clock)
         self._meter = PassMeter(self.plan.times_by_length())
         self._limit_drafts()
 
@@ -196,7 +191,7 @@ class Session:
         for event in decoder.generate(prompt, output, plain_step_s=self.plain_step_s):
             if isinstance(event, Finished):
                 yield from self._contention()
-                yield from _incomplete(event, arm)
+                yield from cut_notice(event, arm.text)
             yield event
 
     def arm(
@@ -214,7 +209,7 @@ class Session:
         settings; `rule` None is the rule that `generation` asks for. A grammar begins after
         `n_prompt` tokens.
         """
-        text = self._constrained(generation, n_prompt)
+        text = self._constraining.text(generation, n_prompt)
         rule = rule or self.rule(generation, text)
         kind = kind or DrafterKind(self.drafter_name)
         survival = self._learned(kind, draft_tokens, generation)
@@ -227,7 +222,7 @@ class Session:
         """The rule that `generation` asks for; it counts near-ties where rounding can matter."""
         return make_rule(
             generation.accept,
-            self._sampling(generation),
+            self._constraining.sampling(generation),
             generation.seed,
             text=text,
             tie_margin=0.0 if self.plan.is_exact else 2 * self.plan.max_difference,
@@ -251,33 +246,6 @@ class Session:
         if self.kind is DrafterKind.CHAIN and self._draft is not None and self._draft.off:
             return str(DrafterKind.NGRAM)
         return str(self.kind)
-
-    def _constrained(self, generation: GenerationSettings, n_prompt: int) -> ConstrainedText | None:
-        """The text that a grammar constrains. The last grammar is kept."""
-        if generation.grammar is None:
-            return None
-        if self._grammar is None or self._grammar.grammar.source != generation.grammar:
-            grammar = parse_gbnf(generation.grammar)
-            self._grammar = GrammarEngine(self.model, self._pieces, grammar, self._env.clock)
-        return ConstrainedText(self._grammar.start, n_prompt)
-
-    @cached_property
-    def _pieces(self) -> PieceTree:
-        return PieceTree(self.model)
-
-    def _sampling(self, generation: GenerationSettings) -> SamplingSettings:
-        """As asked for, every end-of-generation token forbidden where the end is ignored."""
-        sampling = generation.sampling
-        for token, _ in sampling.logit_bias:
-            if token >= self.model.n_vocab:
-                raise UsageError(
-                    f"--logit-bias names token {token}, but the ids of this model end at "
-                    f"{self.model.n_vocab - 1}"
-                )
-        if not generation.ignore_eos:
-            return sampling
-        ends = tuple((token, -inf) for token in self.model.ends)
-        return replace(sampling, logit_bias=(*sampling.logit_bias, *ends))
 
     def _drafter(
         self,
@@ -432,16 +400,6 @@ class Session:
     def forget(self) -> None:
         """Start the next generation with what a new session knows about guesses."""
         self._survival.clear()
-
-
-def _incomplete(finished: Finished, arm: Arm) -> Iterator[Notice]:
-    """A notice where the answer was cut before its grammar was complete."""
-    if arm.text and finished.reason is FinishReason.LENGTH and not arm.text.is_complete:
-        yield Notice(
-            f"the answer was cut after {len(finished.tokens)} tokens, before its grammar ends",
-            "give it more room with `--max-tokens` and `--ctx-size`",
-            "warning",
-        )
 
 
 def _drafter_kind(asked: DrafterKind, draft: Path | None) -> DrafterKind:

@@ -9,16 +9,14 @@ matched by id in one place and by their text in another.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from spec_cli.errors import UsageError
+from spec_cli.grammar.rules import Group, Item, Reference, Repeat, Text, check_rules
 
-ROOT = "root"
 MAX_REPEAT = 2000  # MAX_REPETITION_THRESHOLD of llama-grammar.cpp
 MAX_CHARS = 2**18
 MAX_DEPTH = 100  # of parentheses: llama.cpp recurses for each
-MAX_PATHS = 100_000  # of rules at whose beginning others begin: llama.cpp walks each
 
 _SPACE = re.compile(r"(?:[ \t]|#[^\r\n]*)*")
 _LINES = re.compile(r"(?:[ \t\r\n]|#[^\r\n]*)*")
@@ -29,41 +27,6 @@ _CHAR = re.compile(
 _REPEAT = re.compile(r"\{[ \t]*(\d+)[ \t]*(?:(,)[ \t]*(\d+)?[ \t]*)?\}")
 _MARKS = {"*": (0, None), "+": (1, None), "?": (0, 1)}
 _ESCAPES = {"t": "\t", "r": "\r", "n": "\n"}
-
-
-@dataclass(frozen=True, slots=True)
-class Text:
-    """A literal, or a class of characters; only the empty literal may be empty."""
-
-    is_empty: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Reference:
-    """The name of a rule, used at `at`."""
-
-    name: str
-    at: int
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Alternatives, each a sequence of items."""
-
-    alternatives: tuple[tuple[Item, ...], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Repeat:
-    """An item `low` times or more, up to `high` times; None: without end."""
-
-    item: Item
-    low: int
-    high: int | None
-    at: int
-
-
-Item = Text | Reference | Group | Repeat
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +46,7 @@ def parse_gbnf(source: str) -> Gbnf:
     """Raises UsageError, with the line, for a grammar that llama.cpp cannot or should not use."""
     parser = _Parser(source)
     rules = parser.rules()
-    _check_names(parser, rules)
-    _check_recursion(parser, rules)
+    check_rules(rules, parser.error)
     return Gbnf(source, rules, parser.negates_beyond_ascii)
 
 
@@ -258,93 +220,3 @@ class _Parser:
         if not self._source.startswith(text, self._at):
             raise self.error(error, self._at if at is None else at)
         self._at += len(text)
-
-
-def _check_names(parser: _Parser, rules: dict[str, Group]) -> None:
-    if ROOT not in rules:
-        raise UsageError("the grammar has no rule `root`", hint="begin it with `root ::= ...`")
-    for group in rules.values():
-        for reference in _parts(group):
-            if isinstance(reference, Reference) and reference.name not in rules:
-                raise parser.error(f"there is no rule `{reference.name}`", reference.at)
-
-
-def _check_recursion(parser: _Parser, rules: dict[str, Group]) -> None:
-    """No rule may begin with itself, no repetition with its next turn: that would never end."""
-    empty = _may_be_empty(rules)
-    for part in (part for group in rules.values() for part in _parts(group)):
-        if isinstance(part, Repeat) and part.high is None and _is_empty(part.item, empty):
-            raise parser.error("what may be empty is repeated without end", part.at)
-    n_paths: dict[str, int] = {}
-    for name in rules:
-        stack = [(name, list(_beginnings(rules[name], empty)))]
-        on_stack = {name}
-        while stack:
-            current, beginnings = stack[-1]
-            todo = next((r for r in beginnings if r.name not in n_paths), None)
-            if todo is None:
-                n_paths[current] = 1 + sum(n_paths[r.name] for r in beginnings)
-                if n_paths[current] > MAX_PATHS:
-                    raise UsageError(f"the grammar branches too often at the start of `{current}`")
-                on_stack.remove(current)
-                stack.pop()
-            elif todo.name in on_stack:
-                raise parser.error(f"`{todo.name}` can begin with itself (left recursion)", todo.at)
-            else:
-                on_stack.add(todo.name)
-                stack.append((todo.name, list(_beginnings(rules[todo.name], empty))))
-
-
-def _may_be_empty(rules: dict[str, Group]) -> set[str]:
-    users: dict[str, set[str]] = {name: set() for name in rules}
-    for name, group in rules.items():
-        for part in _parts(group):
-            if isinstance(part, Reference):
-                users[part.name].add(name)
-    empty: set[str] = set()
-    todo = list(rules)
-    while todo:
-        name = todo.pop()
-        if name not in empty and _is_empty(rules[name], empty):
-            empty.add(name)
-            todo += users[name]
-    return empty
-
-
-def _is_empty(item: Item, empty: set[str]) -> bool:
-    match item:
-        case Text(is_empty=is_empty):
-            return is_empty
-        case Reference(name=name):
-            return name in empty
-        case Repeat(item=inner, low=low):
-            return low == 0 or _is_empty(inner, empty)
-        case Group(alternatives=alternatives):
-            return any(all(_is_empty(i, empty) for i in sequence) for sequence in alternatives)
-
-
-def _parts(item: Item) -> Iterator[Item]:
-    """The item, and all within it."""
-    yield item
-    match item:
-        case Repeat(item=inner):
-            yield from _parts(inner)
-        case Group(alternatives=alternatives):
-            for sequence in alternatives:
-                for part in sequence:
-                    yield from _parts(part)
-
-
-def _beginnings(item: Item, empty: set[str]) -> Iterator[Reference]:
-    """The rules with which `item` can begin."""
-    match item:
-        case Reference():
-            yield item
-        case Repeat(item=inner):
-            yield from _beginnings(inner, empty)
-        case Group(alternatives=alternatives):
-            for sequence in alternatives:
-                for part in sequence:
-                    yield from _beginnings(part, empty)
-                    if not _is_empty(part, empty):
-                        break

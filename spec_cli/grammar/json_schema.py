@@ -9,17 +9,17 @@ only where `additionalProperties` asks for them, and numbers have a bounded numb
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from math import ceil, floor
 from typing import Any, NoReturn
 from urllib.parse import unquote
 
 from spec_cli.errors import UsageError
-from spec_cli.grammar.chars import PLAIN, class_of, literal, points, without
+from spec_cli.grammar.chars import literal
 from spec_cli.grammar.gbnf import MAX_REPEAT
 from spec_cli.grammar.integers import integers
 from spec_cli.grammar.pattern import pattern_to_gbnf
+from spec_cli.grammar.rulebook import FORMATS, RuleBook, repeated, written
 
 Schema = Mapping[str, Any]
 
@@ -44,37 +44,6 @@ _OF_TYPE: dict[str, tuple[type, ...]] = {
     "integer": (int,), "boolean": (bool,), "null": (type(None),),
 }  # fmt: skip
 
-_DATE = '[0-9]{4} "-" ( "0" [1-9] | "1" [0-2] ) "-" ( "0" [1-9] | [12] [0-9] | "3" [01] )'
-_TIME = (
-    '( [01] [0-9] | "2" [0-3] ) ":" [0-5] [0-9] ":" [0-5] [0-9] ( "." [0-9]{1,6} )? '
-    '( "Z" | [+-] ( [01] [0-9] | "2" [0-3] ) ":" [0-5] [0-9] )'
-)
-_FORMATS = {
-    "date": _DATE,
-    "time": _TIME,
-    "date-time": f'{_DATE} "T" {_TIME}',
-    "uuid": '[0-9a-fA-F]{8} ( "-" [0-9a-fA-F]{4} ){3} "-" [0-9a-fA-F]{12}',
-}
-_BUILT_IN = {
-    "ws": '( " " | "\\n" [ \\t]{0,20} )?',
-    "plain": class_of(PLAIN),
-    "hex": "[0-9a-fA-F]",
-    # No halves of surrogate pairs: what is beyond them is written as it is.
-    "escape": '["\\\\/bfnrt] | "u" ( [0-9a-cefA-CEF] hex{3} | [dD] [0-7] hex{2} )',
-    "char": 'plain | "\\\\" escape',
-    "string": '"\\"" char* "\\""',
-    "natural": '"0" | [1-9] [0-9]{0,15}',
-    "fraction": '( "." [0-9]{1,16} )? ( [eE] [+-]? [0-9]{1,2} )?',
-    "integer": '"-"? natural',
-    "number": '"-"? natural fraction',
-    "boolean": '"true" | "false"',
-    "null": '"null"',
-    "member": 'string ":" ws value',
-    "object": '"{" ( ws member ( "," ws member )* )? ws "}"',
-    "array": '"[" ( ws value ( "," ws value )* )? ws "]"',
-    "value": "object | array | string | number | boolean | null",
-}
-
 
 def schema_to_gbnf(text: str) -> str:
     """The grammar of a JSON schema. Raises UsageError, with the place in the schema."""
@@ -89,12 +58,11 @@ def schema_to_gbnf(text: str) -> str:
 
 
 class _Converter:
-    """Collects rules; `at` is always the JSON pointer of the schema at hand."""
+    """Makes rules of schemas; `at` is always the JSON pointer of the schema at hand."""
 
     def __init__(self, schema: Any) -> None:
         self._schema = schema
-        self._rules: dict[str, str] = {}
-        self._names: dict[str, str] = {}  # of rules by what they say
+        self._book = RuleBook()
         self._references: dict[str, str] = {}
 
     def grammar(self) -> str:
@@ -102,13 +70,12 @@ class _Converter:
             root = self._visit(self._schema, "#")
         except RecursionError:
             raise UsageError("the JSON schema is nested too deeply") from None
-        rules = {"root": root} | self._rules
-        return "".join(f"{name} ::= {body}\n" for name, body in rules.items())
+        return self._book.gbnf(root)
 
     def _visit(self, schema: Any, at: str) -> str:
         """What stands for `schema` in a rule: one name, or one group."""
         if schema is True:
-            return self._built_in("value")
+            return self._book.built_in("value")
         if not isinstance(schema, dict):
             self._refuse(at, f"{json.dumps(schema)} is no schema that anything satisfies")
         keys = {key for key in schema if key not in _ANNOTATIONS and not key.startswith("x-")}
@@ -124,11 +91,9 @@ class _Converter:
             if key in keys:
                 if keys != {key}:
                     self._refuse(at, f"`{key}` is not supported beside other keywords")
-                return (
-                    self._reference(schema, at)
-                    if key == "$ref"
-                    else self._union(schema[key], f"{at}/{key}")
-                )
+                if key == "$ref":
+                    return self._reference(schema[key], at)
+                return self._union(schema[key], f"{at}/{key}")
         if "const" in keys or "enum" in keys:
             return self._literals(schema, keys, at)
         return self._typed(schema, keys, at)
@@ -149,7 +114,7 @@ class _Converter:
             "integer": self._integer,
         }.get(kind)
         own = _BY_TYPE["number" if kind == "integer" else kind] if make else set()
-        return make(schema, at) if make and own & keys else self._built_in(kind)
+        return make(schema, at) if make and own & keys else self._book.built_in(kind)
 
     def _union(self, schemas: Sequence[Any], at: str) -> str:
         if not schemas:
@@ -165,19 +130,17 @@ class _Converter:
             values = [value for value in values if _is_of_type(value, schema["type"])]
         if not values:
             self._refuse(at, "there is no value of its type to choose from")
-        return f"( {' | '.join(literal(_written(value)) for value in values)} )"
+        return f"( {' | '.join(literal(written(value)) for value in values)} )"
 
-    def _reference(self, schema: Schema, at: str) -> str:
-        target = schema["$ref"]
+    def _reference(self, target: str, at: str) -> str:
         if target not in self._references:
-            name = self._references[target] = self._free_name(str(target))
-            self._rules[name] = ""  # its place, and its name, are taken
-            self._rules[name] = self._visit(self._resolved(target, at), str(target))
+            name = self._references[target] = self._book.reserve(target)
+            self._book.say(name, self._visit(self._resolved(target, at), target))
         return self._references[target]
 
-    def _resolved(self, target: Any, at: str) -> Any:
+    def _resolved(self, target: str, at: str) -> Any:
         """The schema at the JSON pointer `target`."""
-        if not isinstance(target, str) or not (target == "#" or target.startswith("#/")):
+        if target != "#" and not target.startswith("#/"):
             self._refuse(at, f"the reference {json.dumps(target)} leads out of the schema")
         found = self._schema
         for part in target.split("/")[1:]:
@@ -195,7 +158,7 @@ class _Converter:
         merged: dict[str, Any] = {}
         for part in ({k: v for k, v in schema.items() if k != "allOf"}, *schema["allOf"]):
             if isinstance(part, dict) and "$ref" in part:
-                part = self._resolved(part["$ref"], at)
+                part = self._resolved(str(part["$ref"]), at)
             if not isinstance(part, dict) or "$ref" in part:
                 self._refuse(at, f"{json.dumps(part)} in `allOf` is not supported")
             for key, value in (self._merged(part, at) if "allOf" in part else part).items():
@@ -213,47 +176,34 @@ class _Converter:
         properties = dict(schema.get("properties", {}))
         required = schema.get("required", [])
         additional = schema.get("additionalProperties", not properties)
-        for name in map(str, required):
+        for name in required:
+            if not isinstance(name, str):
+                self._refuse(at, f"`required` lists {json.dumps(name)}")
             if name not in properties:
                 if additional is False:
                     self._refuse(at, f"`{name}` is required, but is not among the properties")
                 properties[name] = additional
         members = [
-            self._rule(f"{at}-{name}", self._member(name, value, f"{at}/properties/{name}"))
+            self._book.rule(f"{at}-{name}", self._member(name, value, f"{at}/properties/{name}"))
             for name, value in properties.items()
         ]
         other = self._other_member(list(properties), additional, at)
-        return self._rule(at, self._members(members, [n in required for n in properties], other))
-
-    def _members(self, members: Sequence[str], required: Sequence[bool], other: str) -> str:
-        """An object of these members in this order, then any number of the other ones."""
-        n, comma = len(members), '"," ws'
-        rests = [f"( {comma} {other} )*" if other else ""]  # after some member, from the last on
-        for member, must in zip(reversed(members), reversed(required), strict=True):
-            rest = f"{comma} {member}" if must else f"( {comma} {member} )?"
-            rests.append(self._rule("rest", f"{rest} {rests[-1]}") if rests[-1] else rest)
-        rests.reverse()
-        n_first = list(required).index(True) + 1 if any(required) else n
-        firsts = [f"{members[i]} {rests[i + 1]}" for i in range(n_first)]
-        if other and not any(required):
-            firsts.append(f"{other} {rests[n]}")
-        if not firsts:
-            return f'"{{" {self._ws} "}}"'
-        within = f"{self._ws} ( {' | '.join(firsts)} )"
-        return '"{" ' + (within if any(required) else f"( {within} )?") + ' ws "}"'
+        return self._book.rule(
+            at, self._book.members(members, [n in required for n in properties], other)
+        )
 
     def _member(self, name: str, schema: Any, at: str) -> str:
-        return f'{literal(_written(name))} ":" {self._ws} {self._visit(schema, at)}'
+        return f'{literal(written(name))} ":" {self._book.ws} {self._visit(schema, at)}'
 
     def _other_member(self, names: Sequence[str], additional: Any, at: str) -> str:
         """The rule of members that have none of the `names`; nothing where there may be none."""
         if additional is False:
             return ""
         value = self._visit(additional, f"{at}/additionalProperties")
-        key = (
-            self._rule(f"{at}-other-key", _other_than(names)) if names else self._built_in("string")
-        )
-        return self._rule(f"{at}-other", f'{key} ":" {self._ws} {value}')
+        key = self._book.built_in("string")
+        if names:
+            key = self._book.rule(f"{at}-other-key", self._book.key_other_than(names))
+        return self._book.rule(f"{at}-other", f'{key} ":" {self._book.ws} {value}')
 
     def _array(self, schema: Schema, at: str) -> str:
         first, items = schema.get("prefixItems", []), schema.get("items", True)
@@ -269,17 +219,17 @@ class _Converter:
             self._refuse(at, f"no array has at least {low} and at most {high} items here")
         written = [self._visit(item, f"{at}/prefixItems/{i}") for i, item in enumerate(first)]
         if high == 0:
-            return self._rule(at, f'"[" {self._ws} "]"')
+            return self._book.rule(at, f'"[" {self._book.ws} "]"')
         if items is not False:
             item = self._visit(items, f"{at}/items")
             n = len(first)
-            more = self._rule(f"{at}-more", f'"," {self._ws} {item}')
+            more = self._book.rule(f"{at}-more", f'"," {self._book.ws} {item}')
             if not first:
                 written, n = [item], 1
             bounds = (max(0, low - n), None if high is None else high - n)
-            written[-1] += " " + _repeated(more, *bounds)
-        within = f"{self._ws} " + f' "," {self._ws} '.join(written)
-        return self._rule(at, '"[" ' + (within if low else f"( {within} )?") + ' ws "]"')
+            written[-1] += " " + repeated(more, *bounds)
+        within = f"{self._book.ws} " + f' "," {self._book.ws} '.join(written)
+        return self._book.rule(at, '"[" ' + (within if low else f"( {within} )?") + ' ws "]"')
 
     def _string(self, schema: Schema, at: str) -> str:
         low = self._count(schema, "minLength", at) or 0
@@ -292,22 +242,22 @@ class _Converter:
                 body = pattern_to_gbnf(schema["pattern"])
             except UsageError as error:
                 self._refuse(at, error.message)
-        elif schema.get("format") in _FORMATS and not low and high is None:
-            body = _FORMATS[schema["format"]]
+        elif schema.get("format") in FORMATS and not low and high is None:
+            body = FORMATS[schema["format"]]
         elif low or high is not None:
             if high is not None and high < low:
                 self._refuse(at, f"no string has at least {low} and at most {high} characters")
-            body = _repeated(self._built_in("char"), low, high)
+            body = repeated(self._book.built_in("char"), low, high)
         else:
-            return self._built_in("string")
-        self._built_in("char")
-        return self._rule(at, f'"\\"" {body} "\\""')
+            return self._book.built_in("string")
+        self._book.built_in("char")
+        return self._book.rule(at, f'"\\"" {body} "\\""')
 
     def _number(self, schema: Schema, at: str) -> str:
         bounds = {key: schema[key] for key in _BY_TYPE["number"] & schema.keys()}
         if bounds != {"minimum": 0}:
             self._refuse(at, "bounds of a `number` are not supported but `minimum` 0")
-        return f"( {self._built_in('natural')} {self._built_in('fraction')} )"
+        return f"( {self._book.built_in('natural')} {self._book.built_in('fraction')} )"
 
     def _integer(self, schema: Schema, at: str) -> str:
         bounds = {key: schema[key] for key in _BY_TYPE["number"] & schema.keys()}
@@ -322,7 +272,7 @@ class _Converter:
         body = integers(max(lows, default=None), min(highs, default=None))
         if not body:
             self._refuse(at, "no integer is within the bounds")
-        return self._rule(at, body)
+        return self._book.rule(at, body)
 
     def _count(self, schema: Schema, key: str, at: str) -> int | None:
         value = schema.get(key)
@@ -331,33 +281,6 @@ class _Converter:
         if not isinstance(value, int) or not 0 <= value <= MAX_REPEAT:
             self._refuse(at, f"`{key}` is {json.dumps(value)}, but must be 0 to {MAX_REPEAT}")
         return value
-
-    @property
-    def _ws(self) -> str:
-        return self._built_in("ws")
-
-    def _built_in(self, name: str) -> str:
-        if name not in self._rules:
-            self._rules[name] = _BUILT_IN[name]
-            for used in re.findall(r"(?<![\w\"])[a-z]+(?![\w\"])", _BUILT_IN[name]):
-                if used in _BUILT_IN:
-                    self._built_in(used)
-        return name
-
-    def _rule(self, hint: str, body: str) -> str:
-        """The name of a rule that says `body`."""
-        if body not in self._names:
-            name = self._names[body] = self._free_name(hint)
-            self._rules[name] = body
-        return self._names[body]
-
-    def _free_name(self, hint: str) -> str:
-        stem = re.sub(r"[^a-zA-Z0-9]+", "-", hint).strip("-").lower() or "it"
-        name, n = stem, 1
-        while name in self._rules or name in _BUILT_IN or name == "root":
-            n += 1
-            name = f"{stem}-{n}"
-        return name
 
     def _refuse(self, at: str, why: str) -> NoReturn:
         raise UsageError(f"the JSON schema at {at}: {why}")
@@ -370,45 +293,12 @@ def _is_of_type(value: Any, kind: str | Sequence[str]) -> bool:
     return any(isinstance(value, _OF_TYPE.get(one, ())) for one in kinds)
 
 
-def _repeated(rule: str, low: int, high: int | None) -> str:
-    if high == 0:
-        return ""
-    return f"{rule}{{{low},{'' if high is None else high}}}"
-
-
 def _joined(first: Any, second: Any) -> Any:
     """Properties or required names of two schemas; a property of both must satisfy both."""
     if isinstance(first, dict):
         both = {name: {"allOf": [first[name], second[name]]} for name in first if name in second}
         return {**first, **second, **both}
     return list(dict.fromkeys([*first, *second]))
-
-
-def _written(value: Any) -> str:
-    """A value as JSON; characters beyond ASCII as they are, but for halves of surrogate pairs."""
-    text = json.dumps(value, ensure_ascii=False)
-    return text if text.isprintable() or text.isascii() else json.dumps(value)
-
-
-def _other_than(names: Sequence[str]) -> str:
-    """A key that is none of the `names`; it has no escapes, which could spell one of them."""
-    tree: dict[str, Any] = {}
-    for name in names:
-        if without(points(name), PLAIN):
-            continue  # only escapes can spell it
-        node = tree
-        for char in name:
-            node = node.setdefault(char, {})
-        node[""] = {}
-
-    def below(node: Mapping[str, Any]) -> str:
-        chars = [char for char in node if char]
-        others = f"{class_of(without(PLAIN, points(''.join(chars))))} plain*"
-        options = [f"{literal(char)} {below(node[char])}" for char in chars]
-        mark = "" if "" in node else "?"
-        return f"( {' | '.join([*options, others])} ){mark}"
-
-    return f'"\\"" {below(tree)} "\\""'
 
 
 def _no_constant(name: str) -> NoReturn:

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from spec_cli.errors import UsageError
-from spec_cli.grammar.gbnf import ROOT, Gbnf
+from spec_cli.grammar.gbnf import Gbnf
+from spec_cli.grammar.rules import ROOT
 from spec_cli.llama.library import library
 from spec_cli.llama.model import LlamaModel
 from spec_cli.llama.pieces import PieceTree

@@ -28,8 +28,8 @@ from spec_cli.spec.sampling import (
     candidates,
     require_finite,
     shaped,
-    top_k,
 )
+from spec_cli.spec.selection import top_k
 
 _MANY = 4096  # candidates from which on it pays not to score them all
 _N_LIKELIEST = 64

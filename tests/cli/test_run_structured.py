@@ -29,6 +29,7 @@ WRONG = {
     ("--json-schema", '{"items": {"$ref": "#/x"}}'): ("at #/items", '"#/x" leads nowhere'),
     ("--json-schema", '{"$ref": "http://x.y/z"}'): ("leads out of the schema",),
     ("--json-schema", '{"$ref": "#"}'): ("can begin with itself",),
+    ("--json-schema", '{"required": [3]}'): ("`required` lists 3",),
     ("--json-schema", '{"properties": 3}'): ("`properties` is 3",),
     ("--json-schema", '{"type":"string","pattern":"a(?=b)"}'): ("look-around",),
     ("--json-schema", '{"type":"string","minLength":9000}'): ("`minLength` is 9000", "2000"),

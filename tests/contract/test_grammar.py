@@ -265,6 +265,8 @@ SCHEMAS: list[tuple[object, Sequence[object], Sequence[object]]] = [
         [{"age": 1, "x": 1}, {"agent": "x"}],
     ),
     ({"additionalProperties": {"type": "integer"}}, [{}, {"a": 1}], [{"a": "x"}]),
+    ({"properties": {"a": {"type": "null"}}, "additionalProperties": {"type": "null"}},
+     [{"a": None, "b": None, "ab": None}], [{"b": 1}]),
     ({"required": ["a"]}, [{"a": 1}, {"a": {}, "b": 2}], [{}, {"b": 1}]),
     ({"additionalProperties": False}, [{}], [{"a": 1}]),
     ({"items": {"type": "integer"}, "minItems": 2, "maxItems": 3}, [[1, 2], [1, 2, 3]],
