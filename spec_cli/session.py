@@ -8,20 +8,20 @@ drafting can win on this machine at all.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from spec_cli.arms import Arm, Arms
 from spec_cli.constraining import Constraining, cut_notice
-from spec_cli.drafters.chain import ChainDrafter
-from spec_cli.drafters.copies import TextCopies
 from spec_cli.drafters.model import N_ROWS
-from spec_cli.drafters.none import NoDrafter
 from spec_cli.drafting import DraftSide
+from spec_cli.earlier import EarlierAnswers
 from spec_cli.engine import Decoder
 from spec_cli.errors import UsageError
 from spec_cli.events import DraftingOff, Event, Finished, Notice
+from spec_cli.fitting import N_TARGET_ROWS, first_context
 from spec_cli.gguf import Header, read_header
+from spec_cli.learned import LearnedAcceptance
 from spec_cli.llama.context import ContextSettings
 from spec_cli.llama.devices import Device
 from spec_cli.loader import Environment, Loader
@@ -34,30 +34,15 @@ from spec_cli.settings import (
     GenerationSettings,
     SessionSettings,
 )
-from spec_cli.spec.acceptance import make_rule
-from spec_cli.spec.constraint import ConstrainedText
 from spec_cli.spec.costs import CostTable
-from spec_cli.spec.interfaces import AcceptanceRule, Drafter, LanguageModel
+from spec_cli.spec.interfaces import AcceptanceRule, LanguageModel
 from spec_cli.spec.meter import MeteredModel, PassMeter
 from spec_cli.spec.padding import PaddedModel
-from spec_cli.spec.policy import K_MAX, CostAware, FixedLength, Policy
-from spec_cli.spec.survival import GREEDY, SAMPLED, Survival
 from spec_cli.text import Output
 
 _CONTENDED = 1.6  # times what was measured
 _WORTH_SAYING_S = 0.01  # a plain step; shorter ones are disturbed by anything
 _LEARNED_POSITIONS = ("gpt2", "starcoder")
-_N_TARGET_ROWS = 64  # the longest draft that can be asked for, and one
-
-
-@dataclass(frozen=True, slots=True)
-class Arm:
-    """Who drafts in a generation, how many tokens, and the rule that accepts them."""
-
-    rule: AcceptanceRule
-    drafter: Drafter
-    policy: Policy
-    text: ConstrainedText | None = None  # that the rule and the drafter share
 
 
 class Session:
@@ -74,7 +59,7 @@ class Session:
         settings: SessionSettings,
         environment: Environment,
     ) -> None:
-        """Check both headers, then load the target.
+        """Check both headers and the memory they need, then load the target.
 
         Raises ModelError, PairError, ResourceError, UsageError or Cancelled.
         """
@@ -88,20 +73,31 @@ class Session:
         self.drafting_off: str | None = None
         self.costs: CostTable | None = None
         self._target: LanguageModel | None = None
-        self._survival: dict[tuple[object, ...], Survival] = {}
+        self._fit(first_context(settings, self.target_header))
         try:
             self.model, self.plan = self._loader.target(target)
         except BaseException:
             self.close()
             raise
-        self._constraining = Constraining(self.model, environment.clock)
         self._meter = PassMeter(self.plan.times_by_length())
+        self._arms = Arms(
+            self.plan,
+            self._meter,
+            self._draft,
+            Constraining(self.model, environment.clock),
+            is_end=self.model.is_end,
+        )
+        self._earlier: EarlierAnswers | None = None
+        if settings.index:
+            self._earlier = EarlierAnswers(self.target_header.vocab, state=environment.state)
+            self._arms.earlier = self._earlier.load()
         self._limit_drafts()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_exc: object) -> None:
+        self._arms.remember()
         self.close()
 
     def close(self) -> None:
@@ -157,6 +153,7 @@ class Session:
         n_ctx = self._context_size(n_prompt, max_tokens)
         if self._target is not None and n_ctx <= self._target.n_ctx:
             return
+        self._fit(n_ctx)
         self._loader.close_contexts()
         self._target = self._target_context(n_ctx)
         if self.kind is not DrafterKind.NONE and not self._never_drafts:
@@ -192,6 +189,8 @@ class Session:
             if isinstance(event, Finished):
                 yield from self._contention()
                 yield from cut_notice(event, arm.text)
+                if self._earlier:
+                    self._earlier.add(event.tokens)
             yield event
 
     def arm(
@@ -209,29 +208,17 @@ class Session:
         settings; `rule` None is the rule that `generation` asks for. A grammar begins after
         `n_prompt` tokens.
         """
-        text = self._constraining.text(generation, n_prompt)
-        rule = rule or self.rule(generation, text)
         kind = kind or DrafterKind(self.drafter_name)
-        survival = self._learned(kind, draft_tokens, generation)
-        drafter = self._drafter(kind, rule, survival, text)
-        return Arm(rule, drafter, self._policy(kind, draft_tokens, rule, survival), text)
+        return self._arms.arm(generation, draft_tokens, kind, rule, n_prompt=n_prompt)
 
-    def rule(
-        self, generation: GenerationSettings, text: ConstrainedText | None = None
-    ) -> AcceptanceRule:
+    def rule(self, generation: GenerationSettings) -> AcceptanceRule:
         """The rule that `generation` asks for; it counts near-ties where rounding can matter."""
-        return make_rule(
-            generation.accept,
-            self._constraining.sampling(generation),
-            generation.seed,
-            text=text,
-            tie_margin=0.0 if self.plan.is_exact else 2 * self.plan.max_difference,
-        )
+        return self._arms.rule(generation)
 
     @property
     def k_max(self) -> int:
         """The longest draft that a pass of the target may verify."""
-        return K_MAX if self.plan.max_width is None else min(K_MAX, self.plan.max_width - 1)
+        return self._arms.k_max
 
     @property
     def plain_step_s(self) -> float | None:
@@ -247,64 +234,12 @@ class Session:
             return str(DrafterKind.NGRAM)
         return str(self.kind)
 
-    def _drafter(
-        self,
-        kind: DrafterKind,
-        rule: AcceptanceRule,
-        survival: Survival,
-        text: ConstrainedText | None,
-    ) -> Drafter:
-        if kind is DrafterKind.NONE:
-            return NoDrafter()
-        copies = None if kind is DrafterKind.MODEL else TextCopies(survival)
-        model = None
-        if kind.needs_model:
-            assert self._draft is not None
-            model = self._draft.source(rule, survival)
-        return ChainDrafter(copies, model, is_end=self.model.is_end, text=text)
-
-    def _policy(
-        self,
-        kind: DrafterKind,
-        draft_tokens: int | None,
-        rule: AcceptanceRule,
-        survival: Survival,
-    ) -> Policy:
-        if kind is DrafterKind.NONE:
-            return FixedLength(0)
-        if draft_tokens is not None:
-            return FixedLength(
-                draft_tokens if self.plan.max_width is None else min(draft_tokens, self.k_max)
-            )
-        return CostAware(
-            self._meter,
-            self._draft.meter if self._draft and kind.needs_model else None,
-            survival,
-            widths=[self.plan.padded(n) for n in range(1, self.k_max + 2)],
-            may_drop=not rule.samples_drafts,
-        )
-
     def _contention(self) -> Iterator[Notice]:
         """A notice where passes take much longer now than they did when they were measured."""
         drift = self._meter.drift
         if drift >= _CONTENDED and self.plan.times(1) >= _WORTH_SAYING_S:
             message = f"passes took {drift:.1f} times as long as when they were measured here"
             yield Notice(message, "see whether another program keeps the processor busy")
-
-    def _learned(
-        self, kind: DrafterKind, draft_tokens: int | None, generation: GenerationSettings
-    ) -> Survival:
-        """What earlier generations of the same kind have shown; others teach it nothing."""
-        key = (
-            kind,
-            draft_tokens,
-            generation.accept,
-            generation.sampling,
-            generation.grammar,
-            generation.ignore_eos,
-        )
-        prior = SAMPLED if generation.sampling.temp else GREEDY
-        return self._survival.setdefault(key, Survival(prior))
 
     @property
     def _never_drafts(self) -> bool:
@@ -335,6 +270,9 @@ class Session:
                 )
             )
 
+    def _fit(self, n_ctx: int) -> None:
+        self._loader.fitter.fit(self.target_header, self.draft_header, n_ctx)
+
     def _settle_drafting(self, n_ctx: int) -> None:
         """Prepare the draft model where there is one, and say why nothing is drafted, if so."""
         times, k_max = self.plan.padded_times(), self.k_max
@@ -349,6 +287,10 @@ class Session:
             self._draft.prepare(times, context, k_max=k_max, only_to_win=is_free)
             if self._draft.off and self.kind is DrafterKind.CHAIN:
                 self._env.notify(Notice(f"the draft model does not draft: {self._draft.off}"))
+            if self._env.learns:
+                self._arms.learned = LearnedAcceptance(
+                    self.target_header.path, self._draft.path, state=self._env.state
+                )
         self.costs = CostTable(times, self._draft.token_s if self._draft else 0.0)
         if self.kind is DrafterKind.MODEL and self._draft is not None:
             self.drafting_off = self._draft.off
@@ -364,7 +306,7 @@ class Session:
                 n_ctx=n_ctx + n_pad,
                 n_threads=self.n_threads,
                 n_batch=max(n_batch, n_pad),
-                n_rows=min(_N_TARGET_ROWS, max(n_batch, n_pad)),
+                n_rows=min(N_TARGET_ROWS, max(n_batch, n_pad)),
                 k_type=kernels.k_type,
                 v_type=kernels.v_type,
             ),
@@ -399,7 +341,7 @@ class Session:
 
     def forget(self) -> None:
         """Start the next generation with what a new session knows about guesses."""
-        self._survival.clear()
+        self._arms.forget()
 
 
 def _drafter_kind(asked: DrafterKind, draft: Path | None) -> DrafterKind:

@@ -42,7 +42,8 @@ class SessionSettings:
 
     `draft_tokens` is the fixed draft length, None lets the policy choose; `n_gpu_layers` counts
     layers on the GPU, ALL_LAYERS is every one; sizes are in tokens. `draft_copy`: a smaller copy
-    of the draft model may draft in its place, where that is faster.
+    of the draft model may draft in its place, where that is faster. `index`: answers are kept on
+    this machine, and drafts may be copied from them.
     """
 
     drafter: DrafterKind = DrafterKind.AUTO
@@ -55,6 +56,7 @@ class SessionSettings:
     draft_device: str | None = None
     exact: Exact = Exact.AUTO
     draft_copy: bool = True
+    index: bool = False
 
     def __post_init__(self) -> None:
         _require("--draft-tokens", self.draft_tokens, 1, 63)

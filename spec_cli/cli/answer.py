@@ -38,7 +38,7 @@ def answer(
     notices: list[Notice] = []
     status = Status(terminal, quiet=render.quiet)
     with Interrupts() as interrupts:
-        environment = surroundings(interrupts, notices, status)
+        environment = surroundings(interrupts, notices, status, learns=True)
         draft = pair.draft.path if pair.draft else None
         started = time.perf_counter()
         try:

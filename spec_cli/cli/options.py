@@ -98,6 +98,14 @@ DraftOriginal = Annotated[
         rich_help_panel=_DRAFTING,
     ),
 ]
+Index = Annotated[
+    bool,
+    typer.Option(
+        "--index",
+        help="Keep this answer on this machine, and draft copies of the answers kept so far.",
+        rich_help_panel=_DRAFTING,
+    ),
+]
 NoDraft = Annotated[
     bool,
     typer.Option(
@@ -251,7 +259,7 @@ GpuLayers = Annotated[
     typer.Option(
         "--gpu-layers",
         metavar="N|all|auto",
-        help="Layers on the GPU. `auto`: all when there is one.",
+        help="Layers on the GPU. `auto`: as many as fit, when there is one.",
         rich_help_panel=_MACHINE,
     ),
 ]

@@ -8,6 +8,8 @@ import secrets
 from spec_cli.cli import options as opt
 from spec_cli.cli import structure_options as sopt
 from spec_cli.cli.answer import answer
+from spec_cli.cli.display_options import Color
+from spec_cli.cli.estimate import Estimate, print_estimate
 from spec_cli.cli.inputs import PromptInput, read_material
 from spec_cli.cli.pairs import choose_pair, fetch_pair
 from spec_cli.prompt import compose_prompt, read_template
@@ -16,7 +18,7 @@ from spec_cli.render.choose import RenderOptions
 from spec_cli.settings import ALL_LAYERS, DrafterKind, GenerationSettings, SessionSettings
 from spec_cli.spec.acceptance import Accept
 from spec_cli.spec.sampling import SamplingSettings
-from spec_cli.terminal import detect
+from spec_cli.terminal import ColorMode, detect
 
 _SAMPLING = SamplingSettings()
 _SESSION = SessionSettings()
@@ -33,6 +35,7 @@ def run(
     offline: opt.Offline = False,
     drafter: opt.Drafter = _SESSION.drafter,
     draft_original: opt.DraftOriginal = False,
+    index: opt.Index = _SESSION.index,
     no_draft: opt.NoDraft = False,
     draft_tokens: opt.DraftTokens = None,
     accept: opt.AcceptRule = Accept.COUPLED,
@@ -59,12 +62,14 @@ def run(
     logprobs: sopt.Logprobs = None,
     show_origin: opt.ShowOrigin = False,
     no_tui: opt.NoTui = False,
+    color: Color = ColorMode.AUTO,
     ctx_size: opt.CtxSize = None,
     threads: opt.Threads = None,
     gpu_layers: opt.GpuLayers = "auto",
     device: opt.Device = None,
     draft_device: opt.DraftDevice = None,
     batch_size: opt.BatchSize = _SESSION.n_batch,
+    estimate: Estimate = False,
     verbose: opt.Verbose = False,
 ) -> None:
     """Answer one prompt: text on stdout, everything else on stderr.
@@ -76,6 +81,7 @@ def run(
       echo "def add(a, b):" | spec-cli run --raw -n 64 --temp 0
     """
     opt.require_one("--json", json, "--jsonl", jsonl)
+    opt.require_one("--estimate", estimate, "--jsonl", jsonl)
     opt.require_one("--no-draft", no_draft, "--drafter", drafter is not _SESSION.drafter)
     drafter = DrafterKind.NONE if no_draft else drafter
     generation = GenerationSettings(
@@ -98,8 +104,8 @@ def run(
         ignore_eos=ignore_eos,
         n_logprobs=sopt.require_json(logprobs, json=json or jsonl),
     )
-    terminal = detect()
-    text = compose_prompt(prompt, read_material(terminal, file), raw=raw)
+    terminal = detect(color)
+    text = "" if estimate else compose_prompt(prompt, read_material(terminal, file), raw=raw)
     if verbose:
         logging.basicConfig(level=logging.DEBUG, stream=terminal.stderr, format="%(message)s")
     template = None if chat_template is None else read_template(chat_template)
@@ -118,7 +124,12 @@ def run(
         draft_device=draft_device,
         exact=exact,
         draft_copy=not draft_original,
+        index=index,
     )
     files = fetch_pair(pair, terminal, offline=offline, quiet=quiet)
+    if estimate:
+        draft = files.draft.path if files.draft else None
+        print_estimate(files.target.path, draft, settings, terminal, as_json=json)
+        return
     render = RenderOptions(quiet, json, jsonl, show_origin, no_tui)
     answer(files, prompt_input, settings, generation, terminal, render)

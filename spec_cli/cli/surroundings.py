@@ -13,8 +13,13 @@ from spec_cli.render.status import Status
 from spec_cli.state import StateStore
 
 
-def surroundings(interrupts: Interrupts, notices: list[Notice], status: Status) -> Environment:
-    """The user's directories, the real clock and signals; notices are gathered in `notices`."""
+def surroundings(
+    interrupts: Interrupts, notices: list[Notice], status: Status, *, learns: bool = False
+) -> Environment:
+    """The user's directories, the real clock and signals; notices are gathered in `notices`.
+
+    `learns`: the next run starts with what this one shows about guesses.
+    """
     return Environment(
         state=StateStore(user_state_path("spec-cli", appauthor=False)),
         clock=time.perf_counter,
@@ -22,4 +27,5 @@ def surroundings(interrupts: Interrupts, notices: list[Notice], status: Status) 
         notify=notices.append,
         progress=status.show,
         copies=user_cache_path("spec-cli", appauthor=False) / "drafts",
+        learns=learns,
     )

@@ -46,7 +46,7 @@ def choose_renderers(
     `plain_step_estimate_s` is the cost table's time of one plain step, when there is a table.
     """
     output = _output(terminal, options, info)
-    text = output if isinstance(output, TerminalText) else None
+    text = output if isinstance(output, TerminalText) and terminal.stdout_is_tty else None
     notices = Notices(
         terminal.stderr,
         quiet=options.quiet,
@@ -68,8 +68,8 @@ def choose_renderers(
         # The panel is gone before JSON is written to the same terminal.
         renderers = [live] if text else [live, output]
     if not options.quiet:
-        styled = terminal.stderr_is_tty and terminal.color
-        legend = styled and text is not None and text.styled
+        styled = terminal.stderr_color
+        legend = styled and isinstance(output, TerminalText) and output.styled
         renderers.append(Summary(terminal.stderr, info, styled=styled, legend=legend))
     return Tee(renderers)
 
@@ -80,9 +80,10 @@ def _output(terminal: Terminal, options: RenderOptions, info: RunInfo) -> Render
         return JsonObject(stdout, info)
     if options.jsonl:
         return JsonLines(stdout, info)
-    if not terminal.stdout_is_tty:
-        return PipeText(stdout)
-    return TerminalText(stdout, ORIGIN_STYLES if options.show_origin and terminal.color else None)
+    styles = ORIGIN_STYLES if options.show_origin and terminal.stdout_color else None
+    if terminal.stdout_is_tty or styles:
+        return TerminalText(stdout, styles)
+    return PipeText(stdout)
 
 
 def _can_animate(terminal: Terminal, options: RenderOptions) -> bool:

@@ -10,7 +10,19 @@ import pytest
 from spec_cli import __version__
 from tests.cli.conftest import Call, Done, SpecCli
 
-COMMANDS = ((), ("run",), ("verify",), ("bench",), ("pull",), ("models",))
+COMMANDS = (
+    (),
+    ("run",),
+    ("verify",),
+    ("bench",),
+    ("pull",),
+    ("models",),
+    ("devices",),
+    ("doctor",),
+    ("config",),
+    ("config", "show"),
+    ("config", "path"),
+)
 SLOW = {"llama_cpp", "huggingface_hub", "jinja2"}
 
 

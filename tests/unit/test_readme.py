@@ -15,7 +15,7 @@ from spec_cli.registry import load_registry
 
 ROOT = Path(__file__).parent.parent.parent
 README = (ROOT / "README.md").read_text()
-COMMANDS = ("run", "bench", "verify", "pull", "models")
+COMMANDS = ("run", "bench", "verify", "pull", "models", "devices", "doctor", "config")
 
 
 def help_of(*command: str) -> str:

@@ -30,6 +30,7 @@ def show(
     err_tty: bool,
     color: bool = True,
     animate: bool = True,
+    color_anywhere: bool = False,
 ) -> tuple[str, str]:
     """What a scripted run leaves on stdout and on stderr."""
     stdout, stderr = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
@@ -42,6 +43,7 @@ def show(
         stderr_is_tty=err_tty,
         color=color,
         animate=animate and err_tty,
+        color_anywhere=color_anywhere,
     )
     ticks = itertools.count(0.0, 0.05)
     renderer = choose_renderers(
@@ -105,3 +107,15 @@ def test_origins_are_coloured_on_a_terminal_that_takes_colour() -> None:
         out, err = show(wanted, out_tty=out_tty, err_tty=True, color=color)
         assert green not in out
         assert "correction" not in err
+
+
+@pytest.mark.parametrize("err_tty", [False, True])
+def test_origins_are_coloured_in_a_pipe_where_the_user_wants_colour_anywhere(err_tty: bool) -> None:
+    colored, err = show(
+        RenderOptions(show_origin=True), out_tty=False, err_tty=err_tty, color_anywhere=True
+    )
+    assert "\x1b[32m" in colored
+    assert "correction" in err and "\x1b[2m" in err
+    assert (PANEL in err) == err_tty
+    out, _ = show(RenderOptions(), out_tty=False, err_tty=err_tty, color_anywhere=True)
+    assert out == TEXT
