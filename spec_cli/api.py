@@ -53,6 +53,7 @@ class SessionOptions(TypedDict, total=False):
     draft_device: str | None
     exact: Exact | str
     draft_copy: bool
+    index: bool
 
 
 class GenerationOptions(TypedDict, total=False):
