@@ -10,7 +10,7 @@ from spec_cli.spec.costs import PassTimes, measure_passes
 from spec_cli.spec.interfaces import LanguageModel
 from spec_cli.state import StateStore, file_identity
 
-_KIND = "pass-times"
+PASS_TIMES = "pass-times"
 
 
 class PassTimer:
@@ -35,8 +35,8 @@ class PassTimer:
 
     def stored(self) -> PassTimes | None:
         """The times measured in an earlier run with this set-up."""
-        value = self._state.load(_KIND, self._key)
-        return PassTimes(tuple(value[0]), tuple(value[1])) if value else None
+        value = self._state.load(PASS_TIMES, self._key)
+        return times_from_json(value) if value else None
 
     def measure(self, model: LanguageModel) -> PassTimes:
         """Measure now, about a second for a small model, and keep the times if none is missing.
@@ -47,5 +47,10 @@ class PassTimer:
         widths = [width for width in self._widths if width <= widest]
         times = measure_passes(model, widths, clock=self._clock)
         if len(widths) == len(self._widths):
-            self._state.save(_KIND, self._key, [times.widths, times.seconds])
+            self._state.save(PASS_TIMES, self._key, [times.widths, times.seconds])
         return times
+
+
+def times_from_json(value: Sequence[Sequence[Any]]) -> PassTimes:
+    """The times of a stored value."""
+    return PassTimes(tuple(value[0]), tuple(value[1]))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 _TOPOLOGY = Path("/sys/devices/system/cpu")
 _CGROUP_MAX = Path("/sys/fs/cgroup/cpu.max")  # cgroup v2
+_CPUINFO = Path("/proc/cpuinfo")
 
 
 def usable_cores(topology: Path = _TOPOLOGY, cgroup_max: Path = _CGROUP_MAX) -> int:
@@ -14,6 +15,30 @@ def usable_cores(topology: Path = _TOPOLOGY, cgroup_max: Path = _CGROUP_MAX) -> 
     n_cores = _physical_cores(_affinity(), topology)
     quota = _quota(cgroup_max)
     return max(1, min(n_cores, quota) if quota else n_cores)
+
+
+def explain_cores(topology: Path = _TOPOLOGY, cgroup_max: Path = _CGROUP_MAX) -> str:
+    """`usable_cores` in words: how many, and why."""
+    cpus = _affinity()
+    quota = _quota(cgroup_max)
+    limit = f"a cgroup quota of {quota}" if quota else "no cgroup quota"
+    return (
+        f"{usable_cores(topology, cgroup_max)}: {_physical_cores(cpus, topology)} physical cores "
+        f"under the {len(cpus)} of {os.cpu_count()} CPUs that this process may use, {limit}"
+    )
+
+
+def cpu_flags(cpuinfo: Path = _CPUINFO) -> frozenset[str]:
+    """The instruction sets that an x86 or Arm CPU has; empty where that is not told."""
+    try:
+        lines = cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return frozenset()
+    for line in lines:
+        name, _, value = line.partition(":")
+        if name.strip() in ("flags", "Features"):
+            return frozenset(value.split())
+    return frozenset()
 
 
 def _affinity() -> set[int]:

@@ -86,6 +86,14 @@ def cached(ref: ModelRef) -> LocalModel | None:
     return _open_local(ref) if isinstance(ref, LocalFile) else _find_cached(ref)
 
 
+def find_here(ref: ModelRef) -> LocalModel | None:
+    """`cached`, and None also for a local path where no model file is."""
+    try:
+        return cached(ref)
+    except ModelError:
+        return None
+
+
 def plan(refs: Iterable[ModelRef], *, offline: bool = False) -> list[Plan]:
     """How each of `refs` is to be had. The hub is asked only about models that are not cached.
 

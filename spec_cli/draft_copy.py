@@ -26,7 +26,7 @@ from spec_cli.store import free_space
 ORIGINAL_ACCEPTANCE = 0.85
 COPY_ACCEPTANCE = 0.835
 
-_DIGESTS = "file-digests"
+DIGESTS = "file-digests"
 _MIN_SAVING = 0.1  # of the size: a smaller one is not worth a second file
 _SPARE_BYTES = 256 << 20  # left free on the disk
 _LOCK_POLL_S = 0.1
@@ -71,8 +71,8 @@ class DraftCopies:
 
     def copy_of(self, source: Header) -> Copy | NoCopy:
         """The copy of `source`, made if need be (some seconds). Raises Cancelled only."""
-        if objection := _objection(source):
-            return NoCopy(objection)
+        if reason := objection(source):
+            return NoCopy(reason)
         try:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             path = self._directory / self._name(source.path)
@@ -88,16 +88,15 @@ class DraftCopies:
     def _name(self, source: Path) -> str:
         content = json.dumps([self._sha256(source), self._build])
         key = hashlib.sha256(content.encode()).hexdigest()
-        stem = re.sub(r"[^A-Za-z0-9._-]", "_", source.stem)
-        return f"{stem[:100]}-draft-q4_0-{key[:24]}.gguf"
+        return f"{_stem(source)}{key[:24]}.gguf"
 
     def _sha256(self, path: Path) -> str:
         key = {"path": str(path.absolute()), **file_identity(path)}
-        digest = self._state.load(_DIGESTS, key)
+        digest = self._state.load(DIGESTS, key)
         if digest is None:
             with path.open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
-            self._state.save(_DIGESTS, key, digest)
+            self._state.save(DIGESTS, key, digest)
         return str(digest)
 
     @contextmanager
@@ -133,6 +132,13 @@ class DraftCopies:
         return Copy(path, made=True)
 
 
+def copies_of(source: Header, directory: Path) -> list[Path]:
+    """The copies of `source` in `directory`, by whatever version of llama.cpp, the newest first."""
+    found = directory.glob(f"{_stem(source.path)}*.gguf")
+    copies = [path for path in found if _is_copy(path, source)]
+    return sorted(copies, key=lambda path: path.stat().st_mtime_ns, reverse=True)
+
+
 def worth_it(
     target: PassTimes, *, original_token_s: float, copy_token_s: float, k_max: int
 ) -> bool:
@@ -147,7 +153,7 @@ def worth_it(
     return copy[1] > original[1]
 
 
-def _objection(source: Header) -> str | None:
+def objection(source: Header) -> str | None:
     """Why no copy of this model is wanted."""
     name = source.path.name
     if len(split_parts(name)) > 1:
@@ -162,15 +168,21 @@ def _objection(source: Header) -> str | None:
 
 def _copy_bytes(source: Header) -> int:
     """The size of the copy."""
-    saved = sum(tensor.n_bytes - _tensor_bytes(tensor) for tensor in source.tensors)
+    saved = sum(tensor.n_bytes - copied_bytes(tensor) for tensor in source.tensors)
     return source.n_bytes - saved
 
 
-def _tensor_bytes(tensor: Tensor) -> int:
+def copied_bytes(tensor: Tensor) -> int:
     """The size of a tensor in the copy: vectors, and rows of no whole blocks, stay as they are."""
     if len(tensor.shape) < 2 or tensor.shape[0] % _BLOCK:
         return tensor.n_bytes
     return tensor.n_params // _BLOCK * _BLOCK_BYTES
+
+
+def _stem(source: Path) -> str:
+    """How the names of its copies begin."""
+    stem = re.sub(r"[^A-Za-z0-9._-]", "_", source.stem)
+    return f"{stem[:100]}-draft-q4_0-"
 
 
 def _is_copy(path: Path, source: Header) -> bool:

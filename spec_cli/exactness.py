@@ -27,8 +27,8 @@ from spec_cli.spec.exactness import (
 )
 from spec_cli.state import StateStore, file_identity
 
-_KIND = "exactness-plans"
-_PROBE_VERSION = 2  # of what a probe tries and how a price is reckoned
+PLANS = "exactness-plans"
+PROBE_VERSION = 2  # of what a probe tries and how a price is reckoned
 _POLL_S = 0.05
 
 
@@ -55,7 +55,7 @@ class TargetSetup:
             "widths": list(TARGET_WIDTHS),
             "exact": exact,
             "tiled": self.tiled,
-            "probe": _PROBE_VERSION,
+            "probe": PROBE_VERSION,
         }
 
 
@@ -86,7 +86,7 @@ class Planner:
         """The plan of an earlier run with this set-up."""
         settled = self._setup.tiled
         for setup in (replace(self._setup, tiled=None), self._setup):
-            plan = _plan_from_json(self._state.load(_KIND, setup.key(self._exact)))
+            plan = plan_from_json(self._state.load(PLANS, setup.key(self._exact)))
             if plan and settled in (None, plan.kernels.tiled):
                 return plan
         return None
@@ -174,7 +174,7 @@ class Planner:
                     raise Cancelled from None
 
     def _keep(self, plan: ExactnessPlan) -> ExactnessPlan:
-        self._state.save(_KIND, self._setup.key(self._exact), asdict(plan))
+        self._state.save(PLANS, self._setup.key(self._exact), asdict(plan))
         return plan
 
 
@@ -197,7 +197,7 @@ def _priced(probe: WidthProbe, reference: WidthProbe) -> WidthProbe:
     return replace(probe, slowdown=total)
 
 
-def _plan_from_json(value: Any) -> ExactnessPlan | None:
+def plan_from_json(value: Any) -> ExactnessPlan | None:
     """The plan that was stored; None when there is none, or another version wrote it."""
     try:
         return ExactnessPlan(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from spec_cli.errors import ModelError
-from spec_cli.gguf_file import INT32, STRING, UINT32, Array, Tensor, Value, read_gguf
+from spec_cli.gguf_file import INT32, STRING, UINT32, Array, GgufFile, Tensor, Value, read_gguf
 
 MAX_LAYERS = 1024
 _SPLIT_NAME = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.gguf")
@@ -102,8 +102,17 @@ def read_header(path: Path) -> Header:
     """
     first = read_gguf(path)
     keys = _Keys(path, first.values)
+    _check_kind(keys)
+    return header_of(path, [first, *(read_gguf(part) for part in _other_parts(keys))])
+
+
+def header_of(path: Path, files: Sequence[GgufFile]) -> Header:
+    """What a model says about itself, given the headers of all its parts, `path` the first's name.
+
+    Raises ModelError for what cannot be generated with.
+    """
+    keys = _Keys(path, files[0].values)
     architecture = _check_kind(keys)
-    files = [first, *(read_gguf(part) for part in _other_parts(keys))]
     tensors = tuple(tensor for file in files for tensor in file.tensors)
     if not tensors:
         raise ModelError(

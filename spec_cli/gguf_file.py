@@ -13,7 +13,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, NoReturn
+from typing import NoReturn, Protocol
 
 from spec_cli.errors import ModelError
 
@@ -23,7 +23,7 @@ MAX_TENSORS = 1 << 17
 _FIRST_READ_BYTES = 8 << 20  # holds a vocabulary of 150,000 tokens
 _FETCH_AGAIN = "delete the file and download it again"
 
-UINT32, INT32, STRING, _ARRAY = 4, 5, 8, 9
+UINT32, INT32, BOOL, STRING, _ARRAY = 4, 5, 7, 8, 9
 _NUMBERS = {
     kind: struct.Struct(f"<{code}")
     for kind, code in [*enumerate("BbHhIif?"), (10, "Q"), (11, "q"), (12, "d")]
@@ -99,6 +99,16 @@ class GgufFile:
     n_bytes: int
 
 
+class Reader(Protocol):
+    """What is needed of an open file."""
+
+    def seek(self, offset: int, /) -> object:
+        """Go to `offset` from the start."""
+
+    def read(self, n_bytes: int, /) -> bytes:
+        """The next `n_bytes`; fewer only at the end."""
+
+
 def read_gguf(path: Path) -> GgufFile:
     """Read the header of one file.
 
@@ -112,14 +122,22 @@ def read_gguf(path: Path) -> GgufFile:
         if not stat.S_ISREG(info.st_mode):
             raise ModelError(f"{path} is not a regular file", hint="give the path of a file")
         with path.open("rb") as file:
-            _check_start(path, file.read(512))
-            return _read_header(path, file, info.st_size)
+            return parse_gguf(path, file, info.st_size)
     except FileNotFoundError:
         hint = "check the path, or give a model by its name"
         raise ModelError(f"no such file: {path}", hint=hint) from None
     except OSError as exc:
         hint = "check the path and its permissions"
         raise ModelError(f"cannot read {path}: {exc.strerror}", hint=hint) from exc
+
+
+def parse_gguf(path: Path, file: Reader, n_bytes: int) -> GgufFile:
+    """Read the header of a file of `n_bytes`; `path` is its name in messages.
+
+    Raises ModelError as `read_gguf` does.
+    """
+    _check_start(path, file.read(512))
+    return _read_header(path, file, n_bytes)
 
 
 def _check_start(path: Path, start: bytes) -> None:
@@ -170,7 +188,7 @@ class _TooShort(Exception):
         self.end = end
 
 
-def _read_header(path: Path, file: BinaryIO, n_bytes: int) -> GgufFile:
+def _read_header(path: Path, file: Reader, n_bytes: int) -> GgufFile:
     n_read = _FIRST_READ_BYTES
     while True:
         file.seek(0)

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from spec_cli.errors import DownloadError
+from spec_cli.errors import DownloadError, ModelError
 from spec_cli.modelref import is_relative_path
 from spec_cli.network import is_reachable
 from spec_cli.store import Slot
@@ -129,6 +129,60 @@ def fetch_from_hub(slot: Slot, on_bytes: Callable[[int], None]) -> None:
             expected_size=slot.size_bytes,
             tqdm_class=_bar_class(on_bytes),
         )
+
+
+def read_range(slot: Slot, start: int, n_bytes: int) -> bytes:
+    """At most `n_bytes` of the file of `slot` from `start` on, not kept. Raises DownloadError."""
+    from huggingface_hub import hf_hub_url
+    from huggingface_hub.utils import (  # type: ignore[attr-defined]
+        build_hf_headers,
+        get_session,
+        hf_raise_for_status,
+    )
+
+    url = hf_hub_url(slot.repo, slot.file, revision=slot.revision, endpoint=endpoint())
+    end = min(start + n_bytes, slot.size_bytes)
+    headers = {**build_hf_headers(), "Range": f"bytes={start}-{end - 1}"}
+    data = bytearray()
+    with (
+        _explained(slot.repo),
+        get_session().stream(
+            "GET", url, headers=headers, follow_redirects=True, timeout=_ANSWER_TIMEOUT_S
+        ) as response,
+    ):
+        hf_raise_for_status(response)
+        if response.status_code != 206:
+            raise _unreachable("it sends whole files only")
+        for chunk in response.iter_bytes():
+            data += chunk
+            if len(data) >= end - start:
+                break
+    return bytes(data[: end - start])
+
+
+def delete_files(paths: Iterable[Path]) -> None:
+    """Delete files of the cache, by their paths in snapshots, and what is empty then.
+
+    A content that another file of the cache shares is kept. Raises ModelError, with nothing
+    deleted, when the cache of a repository is damaged.
+    """
+    from huggingface_hub import scan_cache_dir
+
+    wanted = {path.parent.resolve() / path.name for path in paths}
+    cache = scan_cache_dir(cache_dir())
+    revisions = [revision for repo in cache.repos for revision in repo.revisions]
+    files = [file for r in revisions for file in r.files if file.file_path in wanted]
+    if missing := wanted - {file.file_path for file in files}:
+        reasons = "; ".join(map(str, cache.warnings)) or "it is not listed"
+        raise ModelError(f"cannot delete {min(missing)}: {reasons}", hint="delete it by hand")
+    cache.delete_files(*files).execute()
+    touched = {folder for path in wanted for folder in path.parents}
+    cache = scan_cache_dir(cache_dir())
+    for repo in cache.repos:
+        revisions = [r for r in repo.revisions if r.snapshot_path in touched and not r.files]
+        # Revisions are told apart by their names alone, which two repositories can share.
+        only_here = replace(cache, repos=frozenset({repo}))
+        only_here.delete_revisions(*(r.commit_hash for r in revisions)).execute()
 
 
 def _bar_class(on_bytes: Callable[[int], None]) -> Any:

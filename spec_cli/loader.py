@@ -6,7 +6,6 @@ import logging
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +14,14 @@ from spec_cli.cpu import usable_cores
 from spec_cli.draft_copy import DraftCopies, NoCopy
 from spec_cli.events import Notice
 from spec_cli.exactness import Planner, TargetSetup
+from spec_cli.fitter import Fitter, Offload
 from spec_cli.gguf import Header
+from spec_cli.host_memory import HostMemory, host_memory
 from spec_cli.llama.context import ContextSettings, LlamaContext
-from spec_cli.llama.devices import Device, cpu_device, find_device, offload_devices
+from spec_cli.llama.devices import Device, cpu_device, offload_devices
 from spec_cli.llama.library import library
 from spec_cli.llama.model import LlamaModel, LoadSettings
-from spec_cli.settings import ALL_LAYERS, SessionSettings
+from spec_cli.settings import SessionSettings
 from spec_cli.spec.costs import DRAFT_WIDTHS, PassTimes
 from spec_cli.spec.exactness import DEFAULT_KERNELS, Exact, ExactnessPlan
 from spec_cli.state import StateStore
@@ -34,7 +35,9 @@ class Environment:
 
     `clock` gives seconds; `cancelled` is asked often and from inside passes; `notify` receives
     what the user should know; `progress` what is being done now, with a fraction or None.
-    `copies` is the directory for faster copies of draft models; None: none are made.
+    `copies` is the directory for faster copies of draft models; None: none are made. `host` tells
+    how much RAM there is. `learns`: what generations show about guesses is kept in `state` for
+    the next session.
     """
 
     state: StateStore
@@ -43,12 +46,14 @@ class Environment:
     notify: Callable[[Notice], None]
     progress: Callable[[str, float | None], None]
     copies: Path | None = None
+    host: Callable[[], HostMemory] = host_memory
+    learns: bool = False
 
 
 class Loader:
     """Loads models and makes their contexts, and owns both.
 
-    `threads` and `devices` are those of the target; no device is the CPU.
+    `fitter` says how many layers go to which devices.
     Raises ResourceError, also for a device that is not there.
     """
 
@@ -56,13 +61,17 @@ class Loader:
         self._settings, self._env = settings, environment
         self._models, self._contexts = ExitStack(), ExitStack()
         self.n_threads = settings.n_threads or usable_cores()
-        self.devices = _devices(settings.device)
-        self.draft_devices = _devices(settings.draft_device or settings.device)
+        self.fitter = Fitter(settings, host=environment.host, notify=environment.notify)
         if settings.n_gpu_layers and not offload_devices():
             hint = "set it up for CUDA or Metal (see the README), or leave `--gpu-layers` out"
             environment.notify(
                 Notice("this build of llama.cpp has no GPU here: the CPU is used", hint, "warning")
             )
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """What the target is offloaded to; none is the CPU."""
+        return self.fitter.target.used
 
     def close(self) -> None:
         """Free everything, contexts before their models."""
@@ -84,12 +93,20 @@ class Loader:
             plan = planner.try_kernels()
         kernels = plan.kernels if plan else planner.default
         library().use_tiled(kernels.tiled)
-        model = self._load(path, self.devices, repack=kernels.repack)
+        model = self._load(path, self.fitter.target, repack=kernels.repack)
         return model, plan or planner.probe(model)
 
     def draft(self, path: Path) -> LlamaModel:
         """The draft model. Raises ModelError, ResourceError or Cancelled."""
-        return self._load(path, self.draft_devices, repack=DEFAULT_KERNELS.repack)
+        return self._load(path, self.fitter.draft, repack=DEFAULT_KERNELS.repack)
+
+    def stored_plan(self, path: Path) -> ExactnessPlan | None:
+        """The target's exactness plan of an earlier run here; None: there was none."""
+        return self._planner(path).stored()
+
+    def stored_draft_times(self, path: Path) -> PassTimes | None:
+        """Pass times of a draft model from an earlier run here; None: there was none."""
+        return self._draft_timer(path).stored()
 
     def context(self, model: LlamaModel, settings: ContextSettings) -> LlamaContext:
         """A context of `model`. Raises ResourceError."""
@@ -105,7 +122,7 @@ class Loader:
         timer = self._draft_timer(path)
         if stored := timer.stored():
             return stored
-        with self._open(path, self.draft_devices, repack=DEFAULT_KERNELS.repack) as model:
+        with self._open(path, self.fitter.draft, repack=DEFAULT_KERNELS.repack) as model:
             if not model.can_roll_back:
                 return None
             self._env.progress("measuring what a guess costs here (once)", None)
@@ -120,7 +137,7 @@ class Loader:
 
         Raises Cancelled.
         """
-        if self._env.copies is None or not self._settings.draft_copy or self.draft_devices:
+        if self._env.copies is None or not self._settings.draft_copy or self.fitter.draft.used:
             return None  # a GPU reads its own memory fast enough
         copies = DraftCopies(
             self._env.copies,
@@ -139,21 +156,16 @@ class Loader:
         return PassTimer(
             path,
             DRAFT_WIDTHS,
-            setup=self._facts(self.draft_devices),
+            setup=self.facts(self.fitter.draft),
             state=self._env.state,
             clock=self._env.clock,
         )
 
-    @cached_property
-    def _n_gpu_layers(self) -> int:
-        asked = self._settings.n_gpu_layers
-        return ALL_LAYERS if asked is None else asked
+    def _load(self, path: Path, offload: Offload, *, repack: bool) -> LlamaModel:
+        return self._models.enter_context(self._open(path, offload, repack=repack))
 
-    def _load(self, path: Path, devices: tuple[Device, ...], *, repack: bool) -> LlamaModel:
-        return self._models.enter_context(self._open(path, devices, repack=repack))
-
-    def _open(self, path: Path, devices: tuple[Device, ...], *, repack: bool) -> LlamaModel:
-        load = LoadSettings(self._n_gpu_layers, devices if self._n_gpu_layers else (), repack)
+    def _open(self, path: Path, offload: Offload, *, repack: bool) -> LlamaModel:
+        load = LoadSettings(offload.n_layers, offload.used, repack)
 
         def report(fraction: float) -> bool:
             self._env.progress(f"loading {path.name}", fraction)
@@ -165,9 +177,9 @@ class Loader:
         setup = TargetSetup(
             path=path,
             n_threads=self.n_threads,
-            n_gpu_layers=self._n_gpu_layers,
-            devices=tuple(device.name for device in self.devices) if self._n_gpu_layers else (),
-            facts=self._facts(self.devices),
+            n_gpu_layers=self.fitter.target.n_layers,
+            devices=self.fitter.target.names,
+            facts=self.facts(self.fitter.target),
             tiled=library().tiled,
         )
         return Planner(
@@ -179,19 +191,11 @@ class Loader:
             progress=self._env.progress,
         )
 
-    def _facts(self, devices: tuple[Device, ...]) -> dict[str, Any]:
+    def facts(self, offload: Offload) -> dict[str, Any]:
         """What measurements of any model depend on, besides the model."""
         return {
             "build": f"{library().version} {library().system_info}",
-            "devices": [f"{d.name} {d.description}" for d in devices or (cpu_device(),)],
-            "n_gpu_layers": self._n_gpu_layers,
+            "devices": [f"{d.name} {d.description}" for d in offload.used or (cpu_device(),)],
+            "n_gpu_layers": offload.n_layers,
             "n_threads": self.n_threads,
         }
-
-
-def _devices(name: str | None) -> tuple[Device, ...]:
-    """The devices to offload to; none is the CPU."""
-    if name is not None:
-        device = find_device(name)
-        return (device,) if device else ()
-    return tuple(offload_devices())

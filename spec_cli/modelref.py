@@ -88,6 +88,11 @@ class Pair:
     draft_tokens: int | None = None
     notes: str | None = None
 
+    @property
+    def models(self) -> list[ModelRef]:
+        """The target, and the draft if there is one."""
+        return [self.target] if self.draft is None else [self.target, self.draft]
+
 
 def parse_model(text: str, base: Path = Path()) -> ModelRef | None:
     """The model that `text` spells out; None when it has none of these forms.

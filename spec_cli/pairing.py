@@ -30,7 +30,7 @@ class PairReport:
 
 
 @dataclass(frozen=True, slots=True)
-class _Difference:
+class Difference:
     """The texts of one id where they differ. `is_text`: for one of the two it is plain text."""
 
     token: int
@@ -47,8 +47,8 @@ def check_pair(target: Header, draft: Header) -> PairReport:
     """
     ours, theirs = target.vocab, draft.vocab
     n_target, n_draft = len(ours.tokens), len(theirs.tokens)
-    differences = list(_differences(ours, theirs))
-    wrong_text = next((d for d in differences if d.is_text), None)
+    different = list(differences(ours, theirs))
+    wrong_text = next((d for d in different if d.is_text), None)
     fits = (
         ours.model == theirs.model
         and abs(n_target - n_draft) <= MAX_EXTRA_IDS
@@ -60,11 +60,11 @@ def check_pair(target: Header, draft: Header) -> PairReport:
             + "; ".join(_causes(ours, theirs, wrong_text)),
             hint=f"use a smaller {_family(target)} model as the draft, or `--drafter ngram`",
         )
-    notes = (*_vocabulary_notes(ours, theirs, differences), *_size_notes(target, draft))
+    notes = (*_vocabulary_notes(ours, theirs, different), *_size_notes(target, draft))
     return PairReport(min(n_target, n_draft), n_target, n_draft, notes)
 
 
-def _differences(target: Vocabulary, draft: Vocabulary) -> Iterator[_Difference]:
+def differences(target: Vocabulary, draft: Vocabulary) -> Iterator[Difference]:
     """All ids that both have, with different texts."""
     shorter, longer = sorted((target.tokens.packed, draft.tokens.packed), key=len)
     if longer.startswith(shorter):
@@ -74,14 +74,14 @@ def _differences(target: Vocabulary, draft: Vocabulary) -> Iterator[_Difference]
     for token, (ours, theirs) in enumerate(pairs):
         if ours != theirs:
             is_text = target_types[token] in _TEXT_TYPES or draft_types[token] in _TEXT_TYPES
-            yield _Difference(token, ours, theirs, is_text and token >= _N_FREE_IDS)
+            yield Difference(token, ours, theirs, is_text and token >= _N_FREE_IDS)
 
 
 def _types(vocab: Vocabulary) -> tuple[int | float | bool, ...]:
     return vocab.types.numbers() if vocab.types else _TEXT_TYPES[:1] * len(vocab.tokens)
 
 
-def _causes(target: Vocabulary, draft: Vocabulary, wrong: _Difference | None) -> Iterator[str]:
+def _causes(target: Vocabulary, draft: Vocabulary, wrong: Difference | None) -> Iterator[str]:
     if draft.model != target.model:
         yield f"its tokenizer is `{draft.model}`, not `{target.model}`"
     # The draft never tokenises, so another pre-tokenizer explains a mismatch but makes none.
@@ -95,7 +95,7 @@ def _causes(target: Vocabulary, draft: Vocabulary, wrong: _Difference | None) ->
 
 
 def _vocabulary_notes(
-    target: Vocabulary, draft: Vocabulary, differences: list[_Difference]
+    target: Vocabulary, draft: Vocabulary, different: list[Difference]
 ) -> Iterator[Notice]:
     """What differs without harm: the ids the draft sees are the target's own."""
     if draft.pre != target.pre:
@@ -103,10 +103,10 @@ def _vocabulary_notes(
             f"the pre-tokenizer is `{target.pre}` in the target and `{draft.pre}` in the draft, "
             "but all token texts are equal"
         )
-    if differences:
-        first = differences[0]
+    if different:
+        first = different[0]
         yield Notice(
-            f"{len(differences)} special tokens have another text in the draft, the first is "
+            f"{len(different)} special tokens have another text in the draft, the first is "
             f"{first.token}: `{_show(first.target)}` and `{_show(first.draft)}`"
         )
     for name, ours, theirs in (
@@ -130,8 +130,8 @@ def _vocabulary_notes(
 def _size_notes(target: Header, draft: Header) -> Iterator[Notice]:
     if draft.n_params >= target.n_params:
         yield Notice(
-            f"the draft has {_count(draft.n_params)} parameters and the target "
-            f"{_count(target.n_params)}: drafting cannot be faster",
+            f"the draft has {parameters(draft.n_params)} parameters and the target "
+            f"{parameters(target.n_params)}: drafting cannot be faster",
             hint="use a smaller draft"
             if draft.n_params == target.n_params
             else "swap target and draft",
@@ -150,5 +150,6 @@ def _show(text: bytes) -> str:
     return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in shown)
 
 
-def _count(n: int) -> str:
+def parameters(n: int) -> str:
+    """A number of parameters: `1.5B`, `135M`."""
     return f"{n / 1e9:.1f}B" if n >= 1e9 else f"{n / 1e6:.0f}M"

@@ -9,13 +9,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import NoReturn, Protocol
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from spec_cli.errors import ModelError, SpecError, UsageError
+
+if TYPE_CHECKING:
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 _NO_VARIABLES: Mapping[str, object] = MappingProxyType({})
 _TEMPLATE_CHARS = 1 << 20  # what a template may add to four times its messages
@@ -148,22 +152,25 @@ def raw_tokens(tokenizer: Tokenizer, prompt: str, *, bos_token: str) -> list[int
 
 
 def chat_tokens(
-    tokenizer: Tokenizer, template: ChatTemplate, messages: Sequence[Message]
+    tokenizer: Tokenizer, template: ChatTemplate, messages: Sequence[Message], given: str = ""
 ) -> list[int]:
-    """Token ids of a conversation, up to where the assistant's next turn begins.
+    """Token ids of a conversation, up to where the assistant's next turn goes on after `given`.
 
-    No text of a message becomes a control token. Raises what `render_chat` raises.
+    No text of a message, nor of `given`, becomes a control token. Raises what `render_chat` raises.
     """
     control = _any_of(tokenizer.control_texts())
-    if not any(control.search(message.content) for message in messages):
-        rendered = render_chat(template, messages)
+    texts = [*(message.content for message in messages), given]
+    if not any(map(control.search, texts)):
+        rendered = render_chat(template, messages) + given
         bos = _lacks_bos(rendered, template.bos_token)
         return tokenizer.tokenize(rendered, special=True, bos=bos)
-    hidden = _stand_ins(control, template, messages)
-    shielded = [
-        Message(m.role, control.sub(lambda found: hidden[found[0]], m.content)) for m in messages
-    ]
-    rendered = render_chat(template, shielded)
+    hidden = _stand_ins(control, template, texts)
+
+    def shield(text: str) -> str:
+        return control.sub(lambda found: hidden[found[0]], text)
+
+    shielded = [Message(message.role, shield(message.content)) for message in messages]
+    rendered = render_chat(template, shielded) + shield(given)
     bos = _lacks_bos(rendered, template.bos_token)
     tokens: list[int] = []
     for text, special in _stretches(rendered, control, hidden):
@@ -182,12 +189,11 @@ def _any_of(texts: Iterable[str]) -> re.Pattern[str]:
 
 
 def _stand_ins(
-    control: re.Pattern[str], template: ChatTemplate, messages: Sequence[Message]
+    control: re.Pattern[str], template: ChatTemplate, texts: Sequence[str]
 ) -> dict[str, str]:
-    """A private character, used nowhere, for each control text that the messages spell."""
-    contents = [message.content for message in messages]
-    spelled = {text for content in contents for text in control.findall(content)}
-    used = set(template.source).union(*contents)
+    """A private character, used nowhere, for each control text that `texts` spell."""
+    spelled = {found for text in texts for found in control.findall(text)}
+    used = set(template.source).union(*texts)
     free = (c for c in map(chr, _STAND_INS) if c not in used)
     return dict(zip(sorted(spelled), free, strict=False))
 
@@ -218,17 +224,12 @@ def _stretches(
 def render_chat(
     template: ChatTemplate, messages: Sequence[Message], *, add_generation_prompt: bool = True
 ) -> str:
-    """Render a conversation, in Jinja's sandbox because templates come with model files.
+    """Render a conversation.
 
     Raises UsageError when the template refuses the messages or is the user's and wrong, ModelError
     when it is the model's and wrong.
     """
-    from jinja2.exceptions import TemplateSyntaxError
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
-    )
+    environment = _environment()
     environment.filters["tojson"] = _to_json
     environment.globals.update(raise_exception=_refuse, strftime_now=template.now.strftime)
     names: dict[str, object] = {
@@ -241,9 +242,38 @@ def render_chat(
         **template.variables,
     }
     n_max = _TEMPLATE_CHARS + 4 * sum(len(message.content) for message in messages)
-    try:
+    with _explained(template):
         rendered = _join(environment.from_string(template.source).generate(names), n_max)
         rendered.encode()  # a template can spell half of a surrogate pair
+    if not rendered:
+        raise _broken(template, "it gives an empty prompt")
+    return rendered
+
+
+def variables_of(template: ChatTemplate) -> set[str]:
+    """The names of the variables that a template reads. Raises as `render_chat` does."""
+    from jinja2 import meta
+
+    with _explained(template):
+        return meta.find_undeclared_variables(_environment().parse(template.source))
+
+
+def _environment() -> ImmutableSandboxedEnvironment:
+    """Jinja as chat templates expect it, in a sandbox: they come with model files."""
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    return ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
+    )
+
+
+@contextmanager
+def _explained(template: ChatTemplate) -> Iterator[None]:
+    """What a template does wrong, as an error that says whose fault it is."""
+    from jinja2.exceptions import TemplateSyntaxError
+
+    try:
+        yield
     except _RefusedError as exc:
         raise UsageError(
             f"the chat template refuses the messages: {_one_line(exc)}",
@@ -253,9 +283,6 @@ def render_chat(
         raise _broken(template, f"{exc.message} in line {exc.lineno}") from None
     except Exception as exc:  # a template is a program: it can raise anything
         raise _broken(template, f"{type(exc).__name__}: {exc}") from None
-    if not rendered:
-        raise _broken(template, "it gives an empty prompt")
-    return rendered
 
 
 class _RefusedError(Exception):

@@ -6,7 +6,7 @@ A later file adds pairs and files, or replaces those of the same name.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from platformdirs import user_config_path
@@ -22,11 +22,14 @@ Files = Mapping[str, RepoFile]
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """Pairs by name, the default pair, and what is known about single files."""
+    """Pairs by name, the default pair, what is known about single files, and for each pair the
+    registry file that names it.
+    """
 
     pairs: Mapping[str, Pair]
     default: Pair
     files: Files
+    origins: Mapping[str, Path] = field(default_factory=dict)
 
     def pair(self, text: str) -> Pair:
         """The pair of that name, or the model that `text` names, without a draft.
@@ -63,17 +66,33 @@ def load_registry(paths: Iterable[Path] | None = None) -> Registry:
     files = {key.lower(): facts for layer in layers for key, facts in layer.files.items()}
     entries = {name: entry for layer in layers for name, entry in layer.pairs.items()}
     pairs = {name: _pair(name, entry, files) for name, entry in entries.items()}
-    return Registry(pairs=pairs, default=_default(layers, pairs), files=files)
+    origins = {name: entry.path for name, entry in entries.items()}
+    return Registry(pairs, _default(layers, pairs), files, origins)
 
 
 def registry_paths(cwd: Path | None = None, config_dir: Path | None = None) -> list[Path]:
     """The registry files that exist, lowest rank first: packaged, the user's, the directory's."""
+    packaged = _packaged_path()
+    others = (user_registry_path(config_dir), (cwd or _working_directory()) / "models.toml")
+    return [packaged, *(p for p in others if p.is_file() and not p.samefile(packaged))]
+
+
+def user_registry_path(config_dir: Path | None = None) -> Path:
+    """The user's own registry file, which need not exist."""
+    return (config_dir or user_config_path("spec-cli", appauthor=False)) / "models.toml"
+
+
+def origin(path: Path) -> str:
+    """Which of the registry files `path` is, in a word or two."""
+    if path == _packaged_path():
+        return "built in"
+    return "user" if path == user_registry_path() else "directory"
+
+
+def _packaged_path() -> Path:
     here = Path(__file__).parent
     # Installed, the packaged file lies in the package; in a source checkout, above it.
-    packaged = next(p for p in (here / "models.toml", here.parent / "models.toml") if p.is_file())
-    config_dir = config_dir or user_config_path("spec-cli", appauthor=False)
-    others = (config_dir / "models.toml", (cwd or _working_directory()) / "models.toml")
-    return [packaged, *(p for p in others if p.is_file() and not p.samefile(packaged))]
+    return next(p for p in (here / "models.toml", here.parent / "models.toml") if p.is_file())
 
 
 def _working_directory() -> Path:

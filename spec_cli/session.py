@@ -8,22 +8,26 @@ drafting can win on this machine at all.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
-from spec_cli.drafters.chain import ChainDrafter
-from spec_cli.drafters.copies import TextCopies
+from spec_cli import __version__
+from spec_cli.arms import Arm, Arms
+from spec_cli.constraining import Constraining, cut_notice
 from spec_cli.drafters.model import N_ROWS
-from spec_cli.drafters.none import NoDrafter
 from spec_cli.drafting import DraftSide
+from spec_cli.earlier import EarlierAnswers
 from spec_cli.engine import Decoder
 from spec_cli.errors import UsageError
-from spec_cli.events import DraftingOff, Event, Finished, Notice
+from spec_cli.events import DraftingOff, Event, Finished, FinishReason, Notice
+from spec_cli.fitting import N_TARGET_ROWS, first_context
 from spec_cli.gguf import Header, read_header
-from spec_cli.llama.context import ContextSettings
+from spec_cli.learned import LearnedAcceptance
+from spec_cli.llama.context import ContextSettings, LlamaContext
 from spec_cli.llama.devices import Device
 from spec_cli.loader import Environment, Loader
+from spec_cli.logprobs import TokenScorer
 from spec_cli.pairing import check_pair
 from spec_cli.settings import (
     AUTO_CTX_ANSWER,
@@ -32,28 +36,22 @@ from spec_cli.settings import (
     GenerationSettings,
     SessionSettings,
 )
-from spec_cli.spec.acceptance import make_rule
 from spec_cli.spec.costs import CostTable
-from spec_cli.spec.interfaces import AcceptanceRule, Drafter, LanguageModel
+from spec_cli.spec.interfaces import AcceptanceRule, LanguageModel
 from spec_cli.spec.meter import MeteredModel, PassMeter
 from spec_cli.spec.padding import PaddedModel
-from spec_cli.spec.policy import K_MAX, CostAware, FixedLength, Policy
-from spec_cli.spec.survival import GREEDY, SAMPLED, Survival
+from spec_cli.state import file_fingerprint
 from spec_cli.text import Output
 
 _CONTENDED = 1.6  # times what was measured
 _WORTH_SAYING_S = 0.01  # a plain step; shorter ones are disturbed by anything
 _LEARNED_POSITIONS = ("gpt2", "starcoder")
-_N_TARGET_ROWS = 64  # the longest draft that can be asked for, and one
-
-
-@dataclass(frozen=True, slots=True)
-class Arm:
-    """Who drafts in a generation, how many tokens, and the rule that accepts them."""
-
-    rule: AcceptanceRule
-    drafter: Drafter
-    policy: Policy
+TARGET, DRAFT = "target", "draft"
+NO_ANSWER = Notice(
+    "the model did not end its reasoning: there is no answer",
+    "give it more `--max-tokens`, or use `--no-think` where the model knows it",
+    "warning",
+)
 
 
 class Session:
@@ -71,7 +69,7 @@ class Session:
         settings: SessionSettings,
         environment: Environment,
     ) -> None:
-        """Check both headers, then load the target.
+        """Check both headers and the memory they need, then load the target.
 
         Raises ModelError, PairError, ResourceError, UsageError or Cancelled.
         """
@@ -85,19 +83,32 @@ class Session:
         self.drafting_off: str | None = None
         self.costs: CostTable | None = None
         self._target: LanguageModel | None = None
-        self._survival: dict[tuple[object, ...], Survival] = {}
+        self._fit(first_context(settings, self.target_header))
+        self._context: LlamaContext | None = None  # of the target, beneath what wraps it
         try:
             self.model, self.plan = self._loader.target(target)
         except BaseException:
             self.close()
             raise
         self._meter = PassMeter(self.plan.times_by_length())
+        self._arms = Arms(
+            self.plan,
+            self._meter,
+            self._draft,
+            Constraining(self.model, environment.clock),
+            is_end=self.model.is_end,
+        )
+        self._earlier: EarlierAnswers | None = None
+        if settings.index:
+            self._earlier = EarlierAnswers(self.target_header.vocab, state=environment.state)
+            self._arms.earlier = self._earlier.load()
         self._limit_drafts()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_exc: object) -> None:
+        self._arms.remember()
         self.close()
 
     def close(self) -> None:
@@ -159,6 +170,26 @@ class Session:
         """Whether the contexts are made, and as large as that."""
         return self._target is not None and n_tokens <= self._target.n_ctx
 
+    def contexts(self) -> dict[str, LlamaContext]:
+        """The contexts in use: `TARGET`, and where it drafts `DRAFT`."""
+        assert self._context is not None, "prepare the session first"
+        draft = self._draft.context if self._draft else None
+        return {TARGET: self._context, **({DRAFT: draft} if draft else {})}
+
+    def bindings(self) -> dict[str, dict[str, Any]]:
+        """What the states of `contexts` depend on besides the tokens."""
+        run = {"program": __version__, "n_batch": self.settings.n_batch}
+        target = self._loader.facts(self._loader.fitter.target) | {
+            "target": file_fingerprint(self.target_header.path),
+            "kernels": asdict(self.plan.kernels),
+        }
+        if self._draft is None:
+            return {TARGET: run | target}
+        draft = self._loader.facts(self._loader.fitter.draft) | {
+            "draft model": file_fingerprint(self._draft.path)
+        }
+        return {TARGET: run | target, DRAFT: run | draft}
+
     def prepare(self, n_prompt: int, max_tokens: int | None) -> None:
         """Make contexts that hold the prompt and its answer, and settle who drafts.
 
@@ -168,6 +199,7 @@ class Session:
         if self.holds(n_ctx):
             return
         self._target = None
+        self._fit(n_ctx)
         self._loader.close_contexts()
         self._target = self._target_context(n_ctx)
         if self.kind is not DrafterKind.NONE and not self._never_drafts:
@@ -183,7 +215,7 @@ class Session:
         assert self._target is not None, "prepare the session first"
         if self.drafting_off is not None and arm is None:
             yield DraftingOff(self.drafting_off)
-        arm = arm or self.arm(generation, self.settings.draft_tokens)
+        arm = arm or self.arm(generation, self.settings.draft_tokens, n_prompt=len(prompt))
         decoder = Decoder(
             self._target,
             arm.drafter,
@@ -191,14 +223,27 @@ class Session:
             arm.policy,
             clock=self._env.clock,
             cancelled=self._env.cancelled,
+            score=None
+            if generation.n_logprobs is None
+            else TokenScorer(self.model, generation.n_logprobs),
         )
         max_tokens = self._target.n_ctx if generation.max_tokens is None else generation.max_tokens
         output = Output(
-            self.model.piece, self.model.is_end, stop=generation.stop, max_tokens=max_tokens
+            self.model.piece,
+            self.model.is_end,
+            stop=generation.stop,
+            max_tokens=max_tokens,
+            given=generation.given,
+            reasoning=generation.reasoning,
         )
         for event in decoder.generate(prompt, output, plain_step_s=self.plain_step_s):
             if isinstance(event, Finished):
                 yield from self._contention()
+                yield from cut_notice(event, arm.text)
+                if self._earlier:
+                    self._earlier.add(event.tokens)
+                if output.is_reasoning and event.reason is not FinishReason.INTERRUPTED:
+                    yield NO_ANSWER
             yield event
 
     def arm(
@@ -207,29 +252,26 @@ class Session:
         draft_tokens: int | None,
         kind: DrafterKind | None = None,
         rule: AcceptanceRule | None = None,
+        *,
+        n_prompt: int = 0,
     ) -> Arm:
         """An arm for one generation.
 
         `draft_tokens` None leaves the length to the policy, `kind` None the drafter to the
-        settings; `rule` None is the rule that `generation` asks for.
+        settings; `rule` None is the rule that `generation` asks for. A grammar begins after
+        `n_prompt` tokens.
         """
-        rule = rule or self.rule(generation)
         kind = kind or DrafterKind(self.drafter_name)
-        survival = self._learned(kind, draft_tokens, generation)
-        drafter = self._drafter(kind, rule, survival)
-        return Arm(rule, drafter, self._policy(kind, draft_tokens, rule, survival))
+        return self._arms.arm(generation, draft_tokens, kind, rule, n_prompt=n_prompt)
 
     def rule(self, generation: GenerationSettings) -> AcceptanceRule:
         """The rule that `generation` asks for; it counts near-ties where rounding can matter."""
-        tie_margin = 0.0 if self.plan.is_exact else 2 * self.plan.max_difference
-        return make_rule(
-            generation.accept, generation.sampling, generation.seed, tie_margin=tie_margin
-        )
+        return self._arms.rule(generation)
 
     @property
     def k_max(self) -> int:
         """The longest draft that a pass of the target may verify."""
-        return K_MAX if self.plan.max_width is None else min(K_MAX, self.plan.max_width - 1)
+        return self._arms.k_max
 
     @property
     def plain_step_s(self) -> float | None:
@@ -245,51 +287,12 @@ class Session:
             return str(DrafterKind.NGRAM)
         return str(self.kind)
 
-    def _drafter(self, kind: DrafterKind, rule: AcceptanceRule, survival: Survival) -> Drafter:
-        if kind is DrafterKind.NONE:
-            return NoDrafter()
-        copies = None if kind is DrafterKind.MODEL else TextCopies(survival)
-        model = None
-        if kind.needs_model:
-            assert self._draft is not None
-            model = self._draft.source(rule, survival)
-        return ChainDrafter(copies, model, is_end=self.model.is_end)
-
-    def _policy(
-        self,
-        kind: DrafterKind,
-        draft_tokens: int | None,
-        rule: AcceptanceRule,
-        survival: Survival,
-    ) -> Policy:
-        if kind is DrafterKind.NONE:
-            return FixedLength(0)
-        if draft_tokens is not None:
-            return FixedLength(
-                draft_tokens if self.plan.max_width is None else min(draft_tokens, self.k_max)
-            )
-        return CostAware(
-            self._meter,
-            self._draft.meter if self._draft and kind.needs_model else None,
-            survival,
-            widths=[self.plan.padded(n) for n in range(1, self.k_max + 2)],
-            may_drop=not rule.samples_drafts,
-        )
-
     def _contention(self) -> Iterator[Notice]:
         """A notice where passes take much longer now than they did when they were measured."""
         drift = self._meter.drift
         if drift >= _CONTENDED and self.plan.times(1) >= _WORTH_SAYING_S:
             message = f"passes took {drift:.1f} times as long as when they were measured here"
             yield Notice(message, "see whether another program keeps the processor busy")
-
-    def _learned(
-        self, kind: DrafterKind, draft_tokens: int | None, generation: GenerationSettings
-    ) -> Survival:
-        """What earlier generations of the same kind have shown; others teach it nothing."""
-        key = (kind, draft_tokens, generation.accept, generation.sampling)
-        prior = SAMPLED if generation.sampling.temp else GREEDY
-        return self._survival.setdefault(key, Survival(prior))
 
     @property
     def _never_drafts(self) -> bool:
@@ -320,6 +323,9 @@ class Session:
                 )
             )
 
+    def _fit(self, n_ctx: int) -> None:
+        self._loader.fitter.fit(self.target_header, self.draft_header, n_ctx)
+
     def _settle_drafting(self, n_ctx: int) -> None:
         """Prepare the draft model where there is one, and say why nothing is drafted, if so."""
         times, k_max = self.plan.padded_times(), self.k_max
@@ -334,6 +340,10 @@ class Session:
             self._draft.prepare(times, context, k_max=k_max, only_to_win=is_free)
             if self._draft.off and self.kind is DrafterKind.CHAIN:
                 self._env.notify(Notice(f"the draft model does not draft: {self._draft.off}"))
+            if self._env.learns:
+                self._arms.learned = LearnedAcceptance(
+                    self.target_header.path, self._draft.path, state=self._env.state
+                )
         self.costs = CostTable(times, self._draft.token_s if self._draft else 0.0)
         if self.kind is DrafterKind.MODEL and self._draft is not None:
             self.drafting_off = self._draft.off
@@ -343,13 +353,13 @@ class Session:
     def _target_context(self, n_ctx: int) -> LanguageModel:
         """The target's context, with cells and rows for padding beyond what is asked for."""
         n_batch, kernels, n_pad = self.settings.n_batch, self.plan.kernels, self.plan.max_width or 0
-        context = self._loader.context(
+        context = self._context = self._loader.context(
             self.model,
             ContextSettings(
                 n_ctx=n_ctx + n_pad,
                 n_threads=self.n_threads,
                 n_batch=max(n_batch, n_pad),
-                n_rows=min(_N_TARGET_ROWS, max(n_batch, n_pad)),
+                n_rows=min(N_TARGET_ROWS, max(n_batch, n_pad)),
                 k_type=kernels.k_type,
                 v_type=kernels.v_type,
             ),
@@ -381,7 +391,7 @@ class Session:
 
     def forget(self) -> None:
         """Start the next generation with what a new session knows: nothing."""
-        self._survival.clear()
+        self._arms.forget()
         self.forget_text()
 
     def forget_text(self) -> None:

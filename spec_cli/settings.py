@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from spec_cli.errors import UsageError
+from spec_cli.grammar.gbnf import parse_gbnf
 from spec_cli.prompt import check_text
+from spec_cli.reasoning import ReasoningFormat
 from spec_cli.spec.acceptance import Accept
 from spec_cli.spec.exactness import Exact
 from spec_cli.spec.sampling import SamplingSettings
@@ -14,6 +16,7 @@ from spec_cli.spec.sampling import SamplingSettings
 ALL_LAYERS = -1
 MAX_DRAFT_TOKENS = 63
 MIN_AUTO_CTX = 8192
+MAX_LOGPROBS = 20  # as the OpenAI API
 AUTO_CTX_ANSWER = 4096  # room for an answer of unlimited length, when the context size is automatic
 
 
@@ -41,7 +44,8 @@ class SessionSettings:
 
     `draft_tokens` is the fixed draft length, None lets the policy choose; `n_gpu_layers` counts
     layers on the GPU, ALL_LAYERS is every one; sizes are in tokens. `draft_copy`: a smaller copy
-    of the draft model may draft in its place, where that is faster.
+    of the draft model may draft in its place, where that is faster. `index`: answers are kept on
+    this machine, and drafts may be copied from them.
     """
 
     drafter: DrafterKind = DrafterKind.AUTO
@@ -54,6 +58,7 @@ class SessionSettings:
     draft_device: str | None = None
     exact: Exact = Exact.AUTO
     draft_copy: bool = True
+    index: bool = False
 
     def __post_init__(self) -> None:
         _require("--draft-tokens", self.draft_tokens, 1, MAX_DRAFT_TOKENS)
@@ -70,16 +75,35 @@ class SessionSettings:
 
 @dataclass(frozen=True, slots=True)
 class GenerationSettings:
-    """How one answer is generated; `max_tokens` None: until the model stops or the context ends."""
+    """How one answer is generated; `max_tokens` None: until the model stops or the context ends.
+
+    `given` is how the answer begins, part of the prompt's tokens; `reasoning` says how the model
+    marks what it thinks before. `grammar` is GBNF that the whole answer follows. `ignore_eos`: the
+    model may not end it. `n_logprobs`: each token comes with its log-probability and those of so
+    many likeliest ones.
+    """
 
     seed: int
     sampling: SamplingSettings = field(default_factory=SamplingSettings)
     accept: Accept = Accept.COUPLED
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()
+    given: str = ""
+    reasoning: ReasoningFormat | None = None
+    grammar: str | None = None
+    ignore_eos: bool = False
+    n_logprobs: int | None = None
 
     def __post_init__(self) -> None:
         _require("--seed", self.seed, 0, 2**64 - 1)
+        _require("--logprobs", self.n_logprobs, 0, MAX_LOGPROBS)
+        if self.grammar is not None:
+            if self.ignore_eos:
+                raise UsageError(
+                    "`--ignore-eos` leaves a grammar no way to end",
+                    hint="leave it out: an answer ends where its grammar ends",
+                )
+            parse_gbnf(self.grammar)
         _require("--max-tokens", self.max_tokens, 0, 2**31 - 1)
         for stop in self.stop:
             if not check_text(stop, "--stop"):

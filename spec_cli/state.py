@@ -6,11 +6,23 @@ import hashlib
 import json
 import logging
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+_FINGERPRINT_BYTES = 1 << 20  # of a model: its header, or most of it
+
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A stored value, what it is bound to, and its file."""
+
+    path: Path
+    key: Mapping[str, Any]
+    value: Any
 
 
 class StateStore:
@@ -42,9 +54,32 @@ class StateStore:
         except OSError as error:
             _log.warning("cannot save %s: %s", path, error)
 
+    def entries(self, kind: str, part: Mapping[str, Any]) -> list[Entry]:
+        """What is stored under keys that have all of `part`, the newest first."""
+        found = [entry for entry in self._entries(kind) if dict(part).items() <= entry.key.items()]
+        return sorted(found, key=lambda entry: entry.path.stat().st_mtime_ns, reverse=True)
+
+    def _entries(self, kind: str) -> Iterator[Entry]:
+        for path in (self._directory / kind).glob("*.json"):
+            try:
+                stored = json.loads(path.read_text())
+                yield Entry(path, dict(stored["key"]), stored["value"])
+            except (OSError, ValueError, KeyError, TypeError):
+                continue  # as good as none
+
     def _path(self, kind: str, key: Mapping[str, Any]) -> Path:
         digest = hashlib.sha256(json.dumps(dict(key), sort_keys=True).encode()).hexdigest()
         return self._directory / kind / f"{digest[:24]}.json"
+
+
+def file_fingerprint(path: Path) -> dict[str, Any]:
+    """As `file_identity`, and what its beginning says, wherever the file is now."""
+    identity = file_identity(path)
+    with path.open("rb") as file:
+        beginning = hashlib.sha256(file.read(_FINGERPRINT_BYTES)).hexdigest()
+    return {"size_bytes": identity["size_bytes"], "mtime_ns": identity["mtime_ns"]} | {
+        "beginning": beginning
+    }
 
 
 def file_identity(path: Path) -> dict[str, Any]:

@@ -10,8 +10,17 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import TextIO, cast
+
+
+class ColorMode(StrEnum):
+    """When to use colour. `auto`: on terminals, as `NO_COLOR` and `FORCE_COLOR` have it."""
+
+    AUTO = "auto"
+    ALWAYS = "always"
+    NEVER = "never"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +33,37 @@ class Terminal:
     stdin_is_tty: bool
     stdout_is_tty: bool
     stderr_is_tty: bool
-    color: bool  # the user allows colour (NO_COLOR, FORCE_COLOR)
+    color: bool  # the user allows colour
     animate: bool  # a live display may be drawn on stderr
+    color_anywhere: bool = False  # the user wants it on streams that are no terminals, too
+
+    @property
+    def stdout_color(self) -> bool:
+        """Whether to write colours to stdout."""
+        return self.color and (self.stdout_is_tty or self.color_anywhere)
+
+    @property
+    def stderr_color(self) -> bool:
+        """Whether to write colours to stderr."""
+        return self.color and (self.stderr_is_tty or self.color_anywhere)
 
 
-def detect(environ: Mapping[str, str] = os.environ) -> Terminal:
-    """The terminal of this process. A stream that was closed at its start is as good as empty."""
+def detect(
+    color: ColorMode = ColorMode.AUTO,
+    *,
+    animate: bool = True,
+    environ: Mapping[str, str] = os.environ,
+) -> Terminal:
+    """The terminal of this process. A stream that was closed at its start is as good as empty.
+
+    Of the environment, `NO_COLOR` prevails over `FORCE_COLOR`, and both over `TERM=dumb`.
+    """
     dumb = environ.get("TERM") == "dumb"
+    if color is ColorMode.AUTO:
+        forced = bool(environ.get("FORCE_COLOR")) and not environ.get("NO_COLOR")
+        allowed = forced or not (environ.get("NO_COLOR") or dumb)
+    else:
+        forced = allowed = color is ColorMode.ALWAYS
     stdin, stdout, stderr = _open(sys.stdin, "r"), _open(sys.stdout, "w"), _open(sys.stderr, "w")
     stderr_is_tty = stderr.isatty()
     return Terminal(
@@ -40,8 +73,9 @@ def detect(environ: Mapping[str, str] = os.environ) -> Terminal:
         stdin_is_tty=stdin.isatty(),
         stdout_is_tty=stdout.isatty(),
         stderr_is_tty=stderr_is_tty,
-        color=not environ.get("NO_COLOR") and not dumb,
-        animate=stderr_is_tty and not dumb and not environ.get("CI"),
+        color=allowed,
+        animate=animate and stderr_is_tty and not dumb and not environ.get("CI"),
+        color_anywhere=forced,
     )
 
 

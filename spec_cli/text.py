@@ -2,7 +2,8 @@
 
 Every rule that ends a generation is here, applied token by token, so plain and speculative
 decoding print the same characters. Text is released in whole UTF-8 characters, and never while it
-could still turn out to be the beginning of a stop string.
+could still turn out to be the beginning of a stop string. Stop strings are looked for in the
+answer, not in the reasoning before it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from spec_cli.events import FinishReason, Origin, TextDelta
+from spec_cli.events import FinishReason, Origin, ReasoningDelta, TextDelta
+from spec_cli.reasoning import Part, ReasoningFormat, ReasoningSplitter, Stretch, n_undecided
 
 
 class StopStrings:
@@ -33,7 +35,7 @@ class StopStrings:
             at, _, stop = min(found)
             safe, self._held = self._held[:at], ""
             return safe, stop
-        n_safe = len(self._held) - self._n_undecided()
+        n_safe = len(self._held) - n_undecided(self._held, self._stops)
         safe, self._held = self._held[:n_safe], self._held[n_safe:]
         return safe, None
 
@@ -41,14 +43,6 @@ class StopStrings:
         """The text held back; no stop string will come any more."""
         held, self._held = self._held, ""
         return held
-
-    def _n_undecided(self) -> int:
-        """Length of the longest tail that is the beginning of a stop string."""
-        longest = max((len(stop) - 1 for stop in self._stops), default=0)
-        for n in range(min(longest, len(self._held)), 0, -1):
-            if any(stop.startswith(self._held[-n:]) for stop in self._stops):
-                return n
-        return 0
 
 
 @dataclass(slots=True)
@@ -58,6 +52,9 @@ class _Span:
     n_chars: int
     tokens: tuple[int, ...]
     origin: Origin
+
+
+Delta = TextDelta | ReasoningDelta
 
 
 class Output:
@@ -74,8 +71,14 @@ class Output:
         *,
         stop: Sequence[str] = (),
         max_tokens: int,
+        given: str = "",
+        reasoning: ReasoningFormat | None = None,
     ) -> None:
-        """`piece` gives a token's bytes, `is_end` knows the end-of-generation tokens."""
+        """`piece` gives a token's bytes, `is_end` knows the end-of-generation tokens.
+
+        `given` is how the answer begins, part of the prompt already; `reasoning` says how the model
+        marks what it thinks before it answers.
+        """
         self.tokens: list[int] = []
         self.finish_reason: FinishReason | None = FinishReason.LENGTH if max_tokens <= 0 else None
         self.stop: str | None = None
@@ -86,12 +89,24 @@ class Output:
         self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
         self._silent: list[int] = []  # tokens since the last one that completed a character
         self._spans: deque[_Span] = deque()
-        self._deltas: list[TextDelta] = []
+        self._passed: tuple[int, ...] = ()  # tokens of marks, not yet in a delta
+        self._deltas: list[Delta] = []
+        self._control = reasoning.control if reasoning else {}
+        self._splitter = (
+            ReasoningSplitter(reasoning.marks, has_begun=reasoning.has_begun) if reasoning else None
+        )
+        if given:
+            self._give(given)
 
     @property
     def room(self) -> int:
         """How many more tokens may come."""
         return 0 if self.finish_reason else self._max_tokens - len(self.tokens)
+
+    @property
+    def is_reasoning(self) -> bool:
+        """Whether the text so far is reasoning that has not ended."""
+        return self._splitter is not None and self._splitter.is_reasoning
 
     def push(self, token: int, origin: Origin) -> None:
         """Take the next committed token."""
@@ -100,8 +115,7 @@ class Output:
         if self._is_end(token):
             self.finish(FinishReason.STOP)
             return
-        safe, self.stop = self._stops.push(self._decode(token, origin))
-        self._release(safe)
+        self._show(self._split(self._decode(token, origin)))
         if self.stop is not None:
             self.finish_reason = FinishReason.STOP_STRING
         elif len(self.tokens) == self._max_tokens:
@@ -110,34 +124,66 @@ class Output:
     def finish(self, reason: FinishReason) -> None:
         """End here: release held text; an incomplete character is dropped."""
         self.finish_reason = reason
-        self._release(self._stops.flush())
+        if self._splitter:
+            self._show(self._splitter.flush())
+        if self.stop is not None:
+            self.finish_reason = FinishReason.STOP_STRING
+        self._release(Part.ANSWER, self._stops.flush())
 
-    def drain(self) -> list[TextDelta]:
+    def drain(self) -> list[Delta]:
         """The deltas since the last call; at the end, one more for tokens that left no text."""
         deltas, self._deltas = self._deltas, []
         if self.finish_reason and (rest := self._unreported()):
             deltas.append(TextDelta("", rest, Origin.PLAIN))
         return deltas
 
+    def _give(self, text: str) -> None:
+        """Release what the user has put at the beginning; no stop string is looked for in it."""
+        self._spans.append(_Span(len(text), (), Origin.GIVEN))
+        for part, stretch in self._split(text):
+            self._release(part, stretch)
+
     def _decode(self, token: int, origin: Origin) -> str:
-        text = self._utf8.decode(self._piece(token))
+        text = self._utf8.decode(self._control.get(token) or self._piece(token))
         if text:
             self._spans.append(_Span(len(text), tuple(self._silent), origin))
             self._silent = []
         return text
 
-    def _release(self, text: str) -> None:
+    def _split(self, text: str) -> list[Stretch]:
+        return self._splitter.push(text) if self._splitter else [(Part.ANSWER, text)]
+
+    def _show(self, stretches: Sequence[Stretch]) -> None:
+        """Release what no stop string can begin in, up to the first one."""
+        for part, text in stretches:
+            if part is Part.ANSWER:
+                text, self.stop = self._stops.push(text)
+            self._release(part, text)
+
+    def _release(self, part: Part, text: str) -> None:
         while text:
             span = self._spans[0]
-            part, text = text[: span.n_chars], text[span.n_chars :]
-            self._deltas.append(TextDelta(part, span.tokens, span.origin))
-            span.n_chars -= len(part)
-            span.tokens = ()
+            n = min(span.n_chars, len(text))
+            self._emit(part, text[:n], span)
+            text = text[n:]
+            span.n_chars -= n
             if span.n_chars == 0:
                 self._spans.popleft()
 
+    def _emit(self, part: Part, text: str, span: _Span) -> None:
+        """A delta with the span's tokens; those of a mark go with the text after it."""
+        if part is Part.MARK:
+            self._passed += span.tokens
+        else:
+            kind = ReasoningDelta if part is Part.REASONING else TextDelta
+            self._deltas.append(kind(text, (*self._passed, *span.tokens), span.origin))
+            self._passed = ()
+        span.tokens = ()
+
     def _unreported(self) -> tuple[int, ...]:
-        rest = [token for span in self._spans for token in span.tokens] + self._silent
+        held = (token for span in self._spans for token in span.tokens)
+        rest = (*self._passed, *held, *self._silent)
+        self._passed = ()
         self._spans.clear()
         self._silent = []
-        return tuple(rest)
+        return rest

@@ -76,9 +76,10 @@ def _send_content(request: BaseHTTPRequestHandler, content: bytes) -> None:
     if wanted is None:
         _send(request, 200, content, headers)
         return
-    start = int(wanted.removeprefix("bytes=").rstrip("-"))
-    headers["Content-Range"] = f"bytes {start}-{len(content) - 1}/{len(content)}"
-    _send(request, 206, content[start:], headers)
+    first, _, last = wanted.removeprefix("bytes=").partition("-")
+    start, end = int(first), min(int(last) + 1 if last else len(content), len(content))
+    headers["Content-Range"] = f"bytes {start}-{end - 1}/{len(content)}"
+    _send(request, 206, content[start:end], headers)
 
 
 def _send(

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 
 import typer
 
-from spec_cli.cli.info import describe
-from spec_cli.cli.inputs import PromptInput, encode_prompt
+from spec_cli.cli.info import describe, trace_header
+from spec_cli.cli.inputs import EncodedPrompt, PromptInput, encode
 from spec_cli.cli.pairs import LocalPair
 from spec_cli.cli.signals import Interrupts
 from spec_cli.cli.surroundings import surroundings
+from spec_cli.cli.text_options import Records
 from spec_cli.errors import Cancelled
-from spec_cli.events import Finished, FinishReason, Notice
-from spec_cli.render.base import Renderer
+from spec_cli.events import Finished, FinishReason, Notice, PromptText
+from spec_cli.render.base import Renderer, Tee
 from spec_cli.render.choose import RenderOptions, choose_renderers
+from spec_cli.render.info import RunInfo
 from spec_cli.render.status import Status
 from spec_cli.session import Session
 from spec_cli.settings import GenerationSettings, SessionSettings
-from spec_cli.terminal import Terminal
+from spec_cli.trace import Trace
 
 
 def answer(
@@ -28,7 +31,7 @@ def answer(
     prompt: PromptInput,
     settings: SessionSettings,
     generation: GenerationSettings,
-    terminal: Terminal,
+    records: Records,
     render: RenderOptions,
 ) -> None:
     """From the files of a pair to the last character of an answer.
@@ -36,40 +39,77 @@ def answer(
     Raises typer.Exit with the signal's exit code when the user stopped it, and what Session raises.
     """
     notices: list[Notice] = []
-    status = Status(terminal, quiet=render.quiet)
+    finished = None
+    status = Status(records.terminal, quiet=render.quiet)
     with Interrupts() as interrupts:
-        environment = surroundings(interrupts, notices, status)
+        environment = surroundings(interrupts, notices, status, learns=True)
         draft = pair.draft.path if pair.draft else None
         started = time.perf_counter()
         try:
             with status, Session(pair.target.path, draft, settings, environment) as session:
-                tokens = _encode(session, prompt)
+                encoded = _encode(session, prompt)
+                tokens = encoded.tokens
+                generation = replace(generation, reasoning=encoded.reasoning)
                 session.prepare(len(tokens), generation.max_tokens)
+                if records.reuse:
+                    notices += records.reuse.restore(session, environment.state, tokens)
                 load_s = time.perf_counter() - started
                 status.close()
-                info = describe(session, pair, generation, n_prompt=len(tokens), load_s=load_s)
-                with choose_renderers(
-                    terminal, render, info, plain_step_estimate_s=session.plain_step_s
-                ) as renderer:
+                info = describe(
+                    session,
+                    pair,
+                    generation,
+                    n_prompt=len(tokens),
+                    load_s=load_s,
+                    prompt=encoded.text if render.echo else None,
+                )
+                with _renderers(session, encoded, generation, records, render, info) as renderer:
                     for notice in notices:
                         renderer.handle(notice)
-                    reason = _show(session, tokens, generation, renderer)
+                    if info.prompt is not None:
+                        renderer.handle(PromptText(info.prompt))
+                    finished = _show(session, tokens, generation, renderer)
+                if records.output and (finished.tokens or not _is_interrupted(finished)):
+                    records.output.keep()
+                if records.reuse:
+                    records.reuse.save(session, tokens)
         except Cancelled:
-            reason = FinishReason.INTERRUPTED
-    if reason is FinishReason.INTERRUPTED:
+            pass
+    if finished is None or _is_interrupted(finished):
         raise typer.Exit(interrupts.exit_code)
 
 
-def _encode(session: Session, prompt: PromptInput) -> list[int]:
-    template = session.target_header.chat_template
-    return encode_prompt(session.model, template, prompt, datetime.now())
+def _is_interrupted(finished: Finished) -> bool:
+    return finished.reason is FinishReason.INTERRUPTED
+
+
+def _encode(session: Session, prompt: PromptInput) -> EncodedPrompt:
+    return encode(session.model, session.target_header.chat_template, prompt, datetime.now())
+
+
+def _renderers(
+    session: Session,
+    prompt: EncodedPrompt,
+    generation: GenerationSettings,
+    records: Records,
+    render: RenderOptions,
+    info: RunInfo,
+) -> Renderer:
+    """What shows the run, and its trace if there is one."""
+    shown = choose_renderers(
+        records.terminal, render, info, plain_step_estimate_s=session.plain_step_s
+    )
+    if records.trace is None:
+        return shown
+    header = trace_header(session, info, generation, prompt.tokens)
+    return Tee([shown, Trace(records.trace, header, session.plan.padded)])
 
 
 def _show(
     session: Session, tokens: Sequence[int], generation: GenerationSettings, renderer: Renderer
-) -> FinishReason:
+) -> Finished:
     for event in session.generate(tokens, generation):
         renderer.handle(event)
         if isinstance(event, Finished):
-            return event.reason
+            return event
     raise AssertionError("a generation ends with Finished")

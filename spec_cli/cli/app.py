@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from spec_cli import __version__
-from spec_cli.cli import bench, chat, models, run, verify
+from spec_cli.cli import bench, chat, config, devices, doctor, models, run, verify
+from spec_cli.cli.config_command import ConfiguredCommand
 from spec_cli.cli.guard import guarded
 
 EXAMPLES = """
@@ -49,9 +50,12 @@ def root(
     """See EXAMPLES, which `help` shows."""
 
 
-app.command("run")(guarded(run.run))
-app.command("chat")(guarded(chat.chat))
+app.command("run", cls=ConfiguredCommand)(run.run)
+app.command("chat", cls=ConfiguredCommand)(chat.chat)
 app.command("pull")(guarded(models.pull))
-app.command("models")(guarded(models.models))
-app.command("verify")(guarded(verify.verify))
-app.command("bench")(guarded(bench.bench))
+app.add_typer(models.group, name="models")
+app.command("devices")(guarded(devices.devices))
+app.command("doctor")(guarded(doctor.doctor))
+app.command("verify", cls=ConfiguredCommand)(verify.verify)
+app.command("bench", cls=ConfiguredCommand)(bench.bench)
+app.add_typer(config.app, name="config")

@@ -21,6 +21,7 @@ from spec_cli.bench.synthetic import outlook
 from spec_cli.cli import bench_options as bopt
 from spec_cli.cli import options as opt
 from spec_cli.cli import verify_options as vopt
+from spec_cli.cli.display_options import Color
 from spec_cli.cli.info import describe
 from spec_cli.cli.inputs import PromptInput, encode_prompt
 from spec_cli.cli.pairs import LocalPair, choose_pair, fetch_pair
@@ -40,7 +41,7 @@ from spec_cli.render.notices import Notices
 from spec_cli.render.status import Status
 from spec_cli.session import Session
 from spec_cli.settings import ALL_LAYERS, DrafterKind, SessionSettings
-from spec_cli.terminal import Terminal, detect
+from spec_cli.terminal import ColorMode, Terminal, detect
 
 _SESSION = SessionSettings()
 # Templates may tell the time: a measurement that is continued tomorrow has the prompts of today.
@@ -92,6 +93,8 @@ def bench(
     plot: bopt.Plot = None,
     form: bopt.Form = Format.TEXT,
     synthetic: bopt.Synthetic = None,
+    no_tui: opt.NoTui = False,
+    color: Color = ColorMode.AUTO,
     ctx_size: opt.CtxSize = None,
     threads: opt.Threads = None,
     gpu_layers: opt.GpuLayers = "auto",
@@ -113,7 +116,7 @@ def bench(
       spec-cli bench -k 2,4,8,auto --export runs.jsonl
       spec-cli bench --synthetic 0.8
     """
-    terminal = detect()
+    terminal = detect(color, animate=not no_tui)
     if plot is not None:
         check_plot(plot)
     acceptance = bopt.acceptance_of(synthetic)

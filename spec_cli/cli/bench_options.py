@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from spec_cli.bench.matrix import Arm
+from spec_cli.cli.completion import complete_list
 from spec_cli.cli.verify_options import length_of as fixed_length_of
 from spec_cli.errors import UsageError
 from spec_cli.names import nearest
@@ -56,6 +57,7 @@ Drafters = Annotated[
         "--drafter",
         metavar="LIST",
         help="Who drafts: `auto` (as in `run`), `chain`, `model` or `ngram`.",
+        autocompletion=complete_list(_DRAFTERS),
         rich_help_panel=_DRAFTING,
     ),
 ]
@@ -77,6 +79,7 @@ Accepts = Annotated[
         "--accept",
         metavar="LIST",
         help="Acceptance rules: `coupled`, `rejection`, `block`; one and the same at --temp 0.",
+        autocompletion=complete_list(Accept),
         rich_help_panel=_DRAFTING,
     ),
 ]

@@ -20,6 +20,7 @@ from spec_cli.cli.chat_commands import COMMANDS
 from spec_cli.cli.chat_pairs import LoadedSpeakers
 from spec_cli.cli.chat_speaker import Speaker
 from spec_cli.cli.chat_talk import Speakers, Talk, Turns
+from spec_cli.cli.display_options import Color
 from spec_cli.cli.pairs import LocalPair, choose_pair, fetch_pair
 from spec_cli.modelref import Pair
 from spec_cli.prompt import check_text, read_template
@@ -28,7 +29,7 @@ from spec_cli.render.choose import RenderOptions
 from spec_cli.settings import ALL_LAYERS, DrafterKind, SessionSettings
 from spec_cli.spec.acceptance import Accept
 from spec_cli.spec.sampling import SamplingSettings
-from spec_cli.terminal import Terminal, detect
+from spec_cli.terminal import ColorMode, Terminal, detect
 
 _SAMPLING = SamplingSettings()
 _SESSION = SessionSettings()
@@ -43,6 +44,7 @@ def chat(
     offline: opt.Offline = False,
     drafter: opt.Drafter = _SESSION.drafter,
     draft_original: opt.DraftOriginal = False,
+    index: opt.Index = _SESSION.index,
     no_draft: opt.NoDraft = False,
     draft_tokens: opt.DraftTokens = None,
     accept: opt.AcceptRule = Accept.COUPLED,
@@ -61,6 +63,7 @@ def chat(
     quiet: opt.Quiet = False,
     show_origin: opt.ShowOrigin = False,
     no_tui: opt.NoTui = False,
+    color: Color = ColorMode.AUTO,
     ctx_size: opt.CtxSize = None,
     threads: opt.Threads = None,
     gpu_layers: opt.GpuLayers = "auto",
@@ -79,7 +82,7 @@ def chat(
     """
     opt.require_one("--no-draft", no_draft, "--drafter", drafter is not _SESSION.drafter)
     drafter = DrafterKind.NONE if no_draft else drafter
-    terminal = detect()
+    terminal = detect(color)
     if verbose:
         logging.basicConfig(level=logging.DEBUG, stream=terminal.stderr, format="%(message)s")
     template = None if chat_template is None else read_template(chat_template)
@@ -103,6 +106,7 @@ def chat(
         draft_device=draft_device,
         exact=exact,
         draft_copy=not draft_original,
+        index=index,
     )
     settings = ChatSettings(
         sampling=SamplingSettings(

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from spec_cli.arms import Arm
 from spec_cli.chat.conversation import Conversation
 from spec_cli.chat.fitting import n_reserved, too_long
 from spec_cli.chat.settings import ChatSettings
@@ -25,7 +26,7 @@ from spec_cli.render.info import RunInfo
 from spec_cli.render.notices import Notices
 from spec_cli.render.status import Status
 from spec_cli.render.summary import summary_lines
-from spec_cli.session import Arm, Session
+from spec_cli.session import Session
 from spec_cli.settings import (
     AUTO_CTX_ANSWER,
     DrafterKind,
@@ -86,7 +87,7 @@ class Speaker:
         self._interrupts = Interrupts(last=_LAST_SIGNAL)
         self._notices: list[Notice] = []
         self._status = Status(terminal, quiet=render.quiet)
-        environment = surroundings(self._interrupts, self._notices, self._status)
+        environment = surroundings(self._interrupts, self._notices, self._status, learns=True)
         draft = pair.draft.path if pair.draft else None
         started = time.perf_counter()
         with self._listening(), self._status:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
+from math import isfinite
 
 from spec_cli import __version__
 from spec_cli.cli.pairs import LocalPair
@@ -11,8 +13,12 @@ from spec_cli.gguf import Header
 from spec_cli.llama.devices import cpu_device
 from spec_cli.llama.library import library
 from spec_cli.render.info import ModelInfo, RunInfo
+from spec_cli.render.json import exactness_object, facts_object
 from spec_cli.session import Session
 from spec_cli.settings import GenerationSettings
+from spec_cli.spec.sampling import SamplingSettings
+from spec_cli.trace import SCHEMA as TRACE_SCHEMA
+from spec_cli.trace import costs_object
 
 
 def describe(
@@ -22,8 +28,9 @@ def describe(
     *,
     n_prompt: int,
     load_s: float,
+    prompt: str | None = None,
 ) -> RunInfo:
-    """What runs, where, and with which settings."""
+    """What runs, where, and with which settings; `prompt` where its text is to be shown."""
     draft = None
     if pair.draft is not None and session.draft_header is not None:
         draft = _model(pair.draft, session.draft_header)
@@ -39,15 +46,40 @@ def describe(
         exact=session.settings.exact,
         plan=session.plan,
         seed=generation.seed,
-        sampling=asdict(generation.sampling),
+        sampling=_sampling(generation.sampling),
         n_prompt=n_prompt,
         n_ctx=session.n_ctx,
         n_threads=session.n_threads,
         backend=", ".join(device.name for device in devices),
         device=", ".join(device.description for device in devices),
         load_s=load_s,
+        has_logprobs=generation.n_logprobs is not None,
         versions={"spec-cli": __version__, "llama-cpp-python": library().version},
+        prompt=prompt,
+        prefill=generation.given or None,
     )
+
+
+def trace_header(
+    session: Session, info: RunInfo, generation: GenerationSettings, prompt: Sequence[int]
+) -> dict[str, object]:
+    """What a trace needs to know besides the rounds, the ids of the `prompt` included."""
+    return facts_object(info) | {
+        "schema": TRACE_SCHEMA,
+        "settings": asdict(session.settings),
+        "max_tokens": generation.max_tokens,
+        "stop_strings": generation.stop,
+        "exactness": exactness_object(info),
+        "costs": costs_object(session.costs),
+        "plain_step_s": session.plain_step_s,
+        "prompt_tokens": prompt,
+    }
+
+
+def _sampling(settings: SamplingSettings) -> dict[str, object]:
+    """By name; the bias of a token that is forbidden is None."""
+    biases = {str(token): bias if isfinite(bias) else None for token, bias in settings.logit_bias}
+    return asdict(settings) | {"logit_bias": biases}
 
 
 def _model(model: LocalModel, header: Header) -> ModelInfo:

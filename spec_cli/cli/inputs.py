@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import errno
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
 from spec_cli.errors import UsageError
 from spec_cli.llama.model import LlamaModel
-from spec_cli.prompt import Message, chat_tokens, check_text, choose_template, raw_tokens
+from spec_cli.prompt import (
+    ChatTemplate,
+    Message,
+    chat_tokens,
+    check_text,
+    choose_template,
+    raw_tokens,
+    render_chat,
+)
+from spec_cli.reasoning import ReasoningFormat, find_format
+from spec_cli.template_variables import with_variables
 from spec_cli.terminal import Terminal
 
 _STDIN = "-"
@@ -17,20 +28,36 @@ _STDIN = "-"
 
 @dataclass(frozen=True, slots=True)
 class PromptInput:
-    """The user's text, and how it becomes a prompt; `chat_template` is Jinja source."""
+    """The user's text, and how it becomes a prompt; `chat_template` is Jinja source.
+
+    `given` is how the answer begins. `variables` are those of the template; `think` sets its switch
+    for thinking, None leaves it alone.
+    """
 
     text: str
     system: str | None
     raw: bool
     chat_template: str | None
+    given: str = ""
+    variables: Mapping[str, object] = field(default_factory=dict)
+    think: bool | None = None
 
     def __post_init__(self) -> None:
-        if self.raw and (self.system is not None or self.chat_template is not None):
-            raise UsageError(
-                "`--raw` uses no chat template, so `--system` and `--chat-template` have no place",
-                hint="leave out `--raw`, or write the whole prompt yourself",
-            )
+        of_template = {
+            "--system": self.system is not None,
+            "--chat-template": self.chat_template is not None,
+            "--prefill": bool(self.given),
+            "--template-var": bool(self.variables),
+            "--think" if self.think else "--no-think": self.think is not None,
+        }
+        for option, is_given in of_template.items():
+            if self.raw and is_given:
+                raise UsageError(
+                    f"`--raw` uses no chat template, so `{option}` has no place",
+                    hint="leave out `--raw`, or write the whole prompt yourself",
+                )
         check_text(self.system or "", "the system prompt")
+        check_text(self.given, "--prefill")
 
 
 def read_material(terminal: Terminal, file: str | None) -> bytes | None:
@@ -59,6 +86,38 @@ def encode_prompt(
     """
     if prompt.raw:
         return raw_tokens(model, prompt.text, bos_token=model.bos_text)
+    chosen = template_of(model, template, prompt, now)
+    return chat_tokens(model, chosen, _messages(prompt), prompt.given)
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedPrompt:
+    """A prompt for one model: its ids, and its text as far as the user's beginning of the answer.
+
+    `reasoning` says how the model marks what it thinks, if it does.
+    """
+
+    tokens: list[int]
+    text: str
+    reasoning: ReasoningFormat | None
+
+
+def encode(
+    model: LlamaModel, template: str | None, prompt: PromptInput, now: datetime
+) -> EncodedPrompt:
+    """`encode_prompt`, and what else there is to know."""
+    tokens = encode_prompt(model, template, prompt, now)
+    if prompt.raw:
+        return EncodedPrompt(tokens, prompt.text, None)
+    chosen = template_of(model, template, prompt, now)
+    text = render_chat(chosen, _messages(prompt))
+    return EncodedPrompt(tokens, text, find_format(model, chosen.source, text))
+
+
+def template_of(
+    model: LlamaModel, template: str | None, prompt: PromptInput, now: datetime
+) -> ChatTemplate:
+    """The chat template for `prompt`, with the variables that the user sets."""
     chosen = choose_template(
         template,
         prompt.chat_template,
@@ -66,5 +125,9 @@ def encode_prompt(
         eos_token=model.eos_text,
         now=now,
     )
-    messages = [Message("system", prompt.system)] if prompt.system is not None else []
-    return chat_tokens(model, chosen, [*messages, Message("user", prompt.text)])
+    return with_variables(chosen, prompt.variables, think=prompt.think)
+
+
+def _messages(prompt: PromptInput) -> list[Message]:
+    system = [Message("system", prompt.system)] if prompt.system is not None else []
+    return [*system, Message("user", prompt.text)]

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from spec_cli.cli.completion import complete_draft, complete_pair
 from spec_cli.errors import UsageError
 from spec_cli.settings import DrafterKind
 from spec_cli.spec.acceptance import Accept
@@ -61,6 +62,7 @@ Model = Annotated[
         metavar="NAME",
         help="A pair of `spec-cli models`, `user/repo:QUANT`, `hf://user/repo/x.gguf`, or a path.",
         show_default="the default pair",
+        autocompletion=complete_pair,
         rich_help_panel=_MODEL,
     ),
 ]
@@ -72,6 +74,7 @@ DraftModel = Annotated[
         metavar="NAME",
         help="The draft model, named in the same ways; `none` for no draft model.",
         show_default="the pair's",
+        autocompletion=complete_draft,
         rich_help_panel=_MODEL,
     ),
 ]
@@ -95,6 +98,14 @@ DraftOriginal = Annotated[
     typer.Option(
         "--draft-original",
         help="Draft with the draft model's own file, not with a faster Q4_0 copy of it.",
+        rich_help_panel=_DRAFTING,
+    ),
+]
+Index = Annotated[
+    bool,
+    typer.Option(
+        "--index",
+        help="Keep this answer on this machine, and draft copies of the answers kept so far.",
         rich_help_panel=_DRAFTING,
     ),
 ]
@@ -251,7 +262,7 @@ GpuLayers = Annotated[
     typer.Option(
         "--gpu-layers",
         metavar="N|all|auto",
-        help="Layers on the GPU. `auto`: all when there is one.",
+        help="Layers on the GPU. `auto`: as many as fit, when there is one.",
         rich_help_panel=_MACHINE,
     ),
 ]

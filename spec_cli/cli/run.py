@@ -6,16 +6,20 @@ import logging
 import secrets
 
 from spec_cli.cli import options as opt
+from spec_cli.cli import structure_options as structure_opt
+from spec_cli.cli import text_options as text_opt
 from spec_cli.cli.answer import answer
-from spec_cli.cli.inputs import PromptInput, read_material
+from spec_cli.cli.display_options import Color
+from spec_cli.cli.estimate import Estimate, print_estimate
+from spec_cli.cli.inputs import read_material
 from spec_cli.cli.pairs import choose_pair, fetch_pair
-from spec_cli.prompt import compose_prompt, read_template
+from spec_cli.prompt import compose_prompt
 from spec_cli.registry import load_registry
 from spec_cli.render.choose import RenderOptions
 from spec_cli.settings import ALL_LAYERS, DrafterKind, GenerationSettings, SessionSettings
 from spec_cli.spec.acceptance import Accept
 from spec_cli.spec.sampling import SamplingSettings
-from spec_cli.terminal import detect
+from spec_cli.terminal import ColorMode, detect
 
 _SAMPLING = SamplingSettings()
 _SESSION = SessionSettings()
@@ -25,13 +29,18 @@ def run(
     prompt: opt.Prompt = None,
     file: opt.File = None,
     system: opt.System = None,
+    system_file: text_opt.SystemFile = None,
+    prefill: text_opt.Prefill = None,
     raw: opt.Raw = False,
     chat_template: opt.ChatTemplate = None,
+    template_var: text_opt.TemplateVar = None,
+    think: text_opt.Think = None,
     model: opt.Model = None,
     draft_model: opt.DraftModel = None,
     offline: opt.Offline = False,
     drafter: opt.Drafter = _SESSION.drafter,
     draft_original: opt.DraftOriginal = False,
+    index: opt.Index = _SESSION.index,
     no_draft: opt.NoDraft = False,
     draft_tokens: opt.DraftTokens = None,
     accept: opt.AcceptRule = Accept.COUPLED,
@@ -45,19 +54,32 @@ def run(
     presence_penalty: opt.PresencePenalty = _SAMPLING.presence_penalty,
     frequency_penalty: opt.FrequencyPenalty = _SAMPLING.frequency_penalty,
     seed: opt.Seed = None,
+    logit_bias: structure_opt.LogitBias = None,
+    ignore_eos: structure_opt.IgnoreEos = False,
+    grammar: structure_opt.Grammar = None,
+    grammar_file: structure_opt.GrammarFile = None,
+    json_schema: structure_opt.JsonSchema = None,
     max_tokens: opt.MaxTokens = None,
     stop: opt.Stop = None,
+    output: text_opt.OutputPath = None,
+    echo: text_opt.Echo = False,
+    hide_reasoning: text_opt.HideReasoning = False,
+    trace: text_opt.TracePath = None,
+    prompt_cache: text_opt.PromptCache = None,
     quiet: opt.Quiet = False,
     json: opt.Json = False,
     jsonl: opt.JsonLines = False,
+    logprobs: structure_opt.Logprobs = None,
     show_origin: opt.ShowOrigin = False,
     no_tui: opt.NoTui = False,
+    color: Color = ColorMode.AUTO,
     ctx_size: opt.CtxSize = None,
     threads: opt.Threads = None,
     gpu_layers: opt.GpuLayers = "auto",
     device: opt.Device = None,
     draft_device: opt.DraftDevice = None,
     batch_size: opt.BatchSize = _SESSION.n_batch,
+    estimate: Estimate = False,
     verbose: opt.Verbose = False,
 ) -> None:
     """Answer one prompt: text on stdout, everything else on stderr.
@@ -69,6 +91,7 @@ def run(
       echo "def add(a, b):" | spec-cli run --raw -n 64 --temp 0
     """
     opt.require_one("--json", json, "--jsonl", jsonl)
+    opt.require_one("--estimate", estimate, "--jsonl", jsonl)
     opt.require_one("--no-draft", no_draft, "--drafter", drafter is not _SESSION.drafter)
     drafter = DrafterKind.NONE if no_draft else drafter
     generation = GenerationSettings(
@@ -82,17 +105,30 @@ def run(
             repeat_last_n=repeat_last_n,
             presence_penalty=presence_penalty,
             frequency_penalty=frequency_penalty,
+            logit_bias=structure_opt.logit_bias(logit_bias or ()),
         ),
         accept=accept,
         max_tokens=max_tokens,
         stop=tuple(stop or ()),
+        given=prefill or "",
+        grammar=structure_opt.grammar_of(grammar, grammar_file, json_schema),
+        ignore_eos=ignore_eos,
+        n_logprobs=structure_opt.require_json(logprobs, json=json or jsonl),
     )
-    terminal = detect()
-    text = compose_prompt(prompt, read_material(terminal, file), raw=raw)
+    terminal = detect(color)
+    text = "" if estimate else compose_prompt(prompt, read_material(terminal, file), raw=raw)
     if verbose:
         logging.basicConfig(level=logging.DEBUG, stream=terminal.stderr, format="%(message)s")
-    template = None if chat_template is None else read_template(chat_template)
-    prompt_input = PromptInput(text, system=system, raw=raw, chat_template=template)
+    prompt_input = text_opt.prompt_input(
+        text,
+        raw=raw,
+        system=system,
+        system_file=system_file,
+        chat_template=chat_template,
+        prefill=prefill,
+        template_var=template_var,
+        think=think,
+    )
     pair = choose_pair(load_registry(), model, draft_model, drafter)
     settings = SessionSettings(
         drafter=drafter,
@@ -107,7 +143,16 @@ def run(
         draft_device=draft_device,
         exact=exact,
         draft_copy=not draft_original,
+        index=index,
     )
-    files = fetch_pair(pair, terminal, offline=offline, quiet=quiet)
-    render = RenderOptions(quiet, json, jsonl, show_origin, no_tui)
-    answer(files, prompt_input, settings, generation, terminal, render)
+    if estimate:
+        files = fetch_pair(pair, terminal, offline=offline, quiet=quiet)
+        draft = files.draft.path if files.draft else None
+        print_estimate(files.target.path, draft, settings, terminal, as_json=json)
+        return
+    render = RenderOptions(
+        quiet, json, jsonl, show_origin, no_tui, hide_reasoning=hide_reasoning, echo=echo
+    )
+    with text_opt.records(terminal, output, trace, prompt_cache) as records:
+        files = fetch_pair(pair, terminal, offline=offline, quiet=quiet)
+        answer(files, prompt_input, settings, generation, records, render)

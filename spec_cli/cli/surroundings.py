@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 from platformdirs import user_cache_path, user_state_path
 
@@ -13,13 +14,29 @@ from spec_cli.render.status import Status
 from spec_cli.state import StateStore
 
 
-def surroundings(interrupts: Interrupts, notices: list[Notice], status: Status) -> Environment:
-    """The user's directories, the real clock and signals; notices are gathered in `notices`."""
+def surroundings(
+    interrupts: Interrupts, notices: list[Notice], status: Status, *, learns: bool = False
+) -> Environment:
+    """The user's directories, the real clock and signals; notices are gathered in `notices`.
+
+    `learns`: the next run starts with what this one shows about guesses.
+    """
     return Environment(
-        state=StateStore(user_state_path("spec-cli", appauthor=False)),
+        state=state_store(),
         clock=time.perf_counter,
         cancelled=interrupts,
         notify=notices.append,
         progress=status.show,
-        copies=user_cache_path("spec-cli", appauthor=False) / "drafts",
+        copies=copies_dir(),
+        learns=learns,
     )
+
+
+def state_store() -> StateStore:
+    """Where measurements are kept."""
+    return StateStore(user_state_path("spec-cli", appauthor=False))
+
+
+def copies_dir() -> Path:
+    """Where copies of draft models are kept."""
+    return user_cache_path("spec-cli", appauthor=False) / "drafts"

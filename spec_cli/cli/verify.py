@@ -13,6 +13,7 @@ import typer
 
 from spec_cli.cli import options as opt
 from spec_cli.cli import verify_options as vopt
+from spec_cli.cli.display_options import Color
 from spec_cli.cli.info import describe
 from spec_cli.cli.inputs import PromptInput, encode_prompt
 from spec_cli.cli.pairs import LocalPair, choose_pair, fetch_pair
@@ -29,7 +30,7 @@ from spec_cli.render.verify import print_report
 from spec_cli.render.verify_json import print_json
 from spec_cli.session import Session
 from spec_cli.settings import ALL_LAYERS, DrafterKind, SessionSettings
-from spec_cli.terminal import Terminal, detect
+from spec_cli.terminal import ColorMode, Terminal, detect
 from spec_cli.verify.archive import Archive
 from spec_cli.verify.matrix import ArmDrafter, Matrix
 from spec_cli.verify.run import verify_pair
@@ -67,6 +68,8 @@ def verify(
     exact: opt.ExactMode = _SESSION.exact,
     json: opt.Json = False,
     save: vopt.Save = None,
+    no_tui: opt.NoTui = False,
+    color: Color = ColorMode.AUTO,
     ctx_size: opt.CtxSize = None,
     threads: opt.Threads = None,
     gpu_layers: opt.GpuLayers = "auto",
@@ -90,7 +93,7 @@ def verify(
       spec-cli verify --full --save matrix.jsonl
     """
     size = _FULL if full else _QUICK
-    terminal = detect()
+    terminal = detect(color, animate=not no_tui)
     drafters = vopt.comma_list("--drafter", drafter or ",".join(ArmDrafter), vopt.drafter_of)
     chosen = choose_pair(load_registry(), pair, draft_model, _kind(drafters))
     if chosen.draft is None and drafter is None:

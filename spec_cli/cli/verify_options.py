@@ -8,6 +8,7 @@ from typing import Annotated, TypeVar
 
 import typer
 
+from spec_cli.cli.completion import complete_list, complete_pair
 from spec_cli.cli.options import count
 from spec_cli.errors import UsageError
 from spec_cli.settings import SessionSettings
@@ -24,6 +25,7 @@ PairName = Annotated[
         metavar="PAIR",
         help="A pair of `spec-cli models`, `user/repo:QUANT`, `hf://user/repo/x.gguf`, or a path.",
         show_default="the default pair",
+        autocompletion=complete_pair,
     ),
 ]
 Prompts = Annotated[
@@ -53,6 +55,7 @@ Drafters = Annotated[
         help="Who drafts: `model`, `ngram`, `chain` (both), or `random` (the plain text with "
         "errors thrown in).",
         show_default="all",
+        autocompletion=complete_list(ArmDrafter),
         rich_help_panel=_DRAFTING,
     ),
 ]

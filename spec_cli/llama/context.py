@@ -147,6 +147,33 @@ class LlamaContext:
         self._forget_beyond(common_prefix(self._evaluated, tokens))
         return self.n_past
 
+    @property
+    def evaluated(self) -> Sequence[int]:
+        """The tokens evaluated so far."""
+        return tuple(self._evaluated)
+
+    def state(self) -> memoryview:
+        """What the memory holds, for `restore`."""
+        size = self._api.llama_state_seq_get_size(self.handle, _SEQUENCE)
+        state = (ctypes.c_uint8 * size)()
+        size = self._api.llama_state_seq_get_data(self.handle, state, size, _SEQUENCE)
+        return memoryview(state).cast("B")[:size]
+
+    def restore(self, tokens: Sequence[int], state: bytes | bytearray | memoryview) -> bool:
+        """Put back the `state` that was had after evaluating `tokens`; else the memory is empty.
+
+        llama.cpp trusts it: it must come from a context like this one, bit for bit.
+        """
+        self._forget_beyond(0)
+        data = np.frombuffer(state, np.uint8).ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))
+        used = self._api.llama_state_seq_set_data(self.handle, data, len(state), _SEQUENCE)
+        last = self._api.llama_memory_seq_pos_max(self._memory, _SEQUENCE)
+        if used != len(state) or last != len(tokens) - 1:
+            self._seq_rm(0)
+            return False
+        self._evaluated = list(tokens)
+        return True
+
     def repeat(self, n: int) -> None:
         """Fill the KV cache with `n` copies of what it holds, in a moment.
 
@@ -156,11 +183,10 @@ class LlamaContext:
         those of the tokens to come. Raises ResourceError.
         """
         assert n < self._n_sequences
-        size = self._api.llama_state_seq_get_size(self.handle, _SEQUENCE)
-        state = (ctypes.c_uint8 * size)()
-        size = self._api.llama_state_seq_get_data(self.handle, state, size, _SEQUENCE)
+        state = self.state()
+        buffer = (ctypes.c_uint8 * len(state)).from_buffer(state)
         for copy in range(1, n + 1):
-            if not self._api.llama_state_seq_set_data(self.handle, state, size, copy):
+            if not self._api.llama_state_seq_set_data(self.handle, buffer, len(state), copy):
                 raise ResourceError("the KV cache of this model cannot be copied")
             self._api.llama_memory_seq_cp(self._memory, copy, _SEQUENCE, -1, -1)
 

@@ -12,6 +12,7 @@ from spec_cli.llama.library import library
 
 _KINDS = ("cpu", "gpu", "igpu", "accel", "meta")  # enum ggml_backend_dev_type, ggml-backend.h
 OFFLOAD_KINDS = ("gpu", "igpu")
+_METAL = ("MTL", "Metal")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,11 @@ class Device:
         """Whether model layers can be put on it."""
         return self.kind in OFFLOAD_KINDS
 
+    @property
+    def shares_host(self) -> bool:
+        """Whether its memory is the system's RAM: integrated graphics, Apple silicon."""
+        return self.kind == "igpu" or self.name.startswith(_METAL)
+
 
 def list_devices() -> list[Device]:
     """All devices, in llama.cpp's order."""
@@ -42,6 +48,13 @@ def list_devices() -> list[Device]:
 def offload_devices() -> list[Device]:
     """The devices that can hold layers; none without a GPU, or in a build without its backend."""
     return [device for device in list_devices() if device.offloads]
+
+
+def backends() -> list[str]:
+    """The names of the backends in this build of llama.cpp."""
+    ggml = _ggml()
+    registered = (ggml.ggml_backend_reg_get(i) for i in range(ggml.ggml_backend_reg_count()))
+    return [ggml.ggml_backend_reg_name(backend).decode() for backend in registered]
 
 
 def cpu_device() -> Device:
@@ -82,6 +95,9 @@ def _ggml() -> Any:
 
     handle, size_p = ctypes.c_void_p, ctypes.POINTER(ctypes.c_size_t)
     for name, arguments, result in (
+        ("ggml_backend_reg_count", [], ctypes.c_size_t),
+        ("ggml_backend_reg_get", [ctypes.c_size_t], handle),
+        ("ggml_backend_reg_name", [handle], ctypes.c_char_p),
         ("ggml_backend_dev_count", [], ctypes.c_size_t),
         ("ggml_backend_dev_get", [ctypes.c_size_t], handle),
         ("ggml_backend_dev_name", [handle], ctypes.c_char_p),

@@ -9,12 +9,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TextIO
 
+from rich.style import Style
+
 from spec_cli.render.base import Renderer, Tee
 from spec_cli.render.flow import TextFlow
 from spec_cli.render.info import RunInfo
 from spec_cli.render.json import JsonLines, JsonObject
 from spec_cli.render.live import LiveRenderer
 from spec_cli.render.notices import Notices
+from spec_cli.render.reasoning import ReasoningText
 from spec_cli.render.stdout import Stdout
 from spec_cli.render.style import ORIGIN_STYLES
 from spec_cli.render.summary import Summary
@@ -33,6 +36,8 @@ class RenderOptions:
     show_origin: bool = False
     no_tui: bool = False
     brief: bool = False
+    hide_reasoning: bool = False
+    echo: bool = False
 
 
 def choose_renderers(
@@ -47,21 +52,27 @@ def choose_renderers(
 
     `plain_step_estimate_s` is the cost table's time of one plain step, when there is a table.
     """
-    output = _output(terminal, options, info)
-    text = output if isinstance(output, TerminalText) else None
+    reasoning = _reasoning(terminal, options)
+    output = _output(terminal, options, info, reasoning)
+    text = output if isinstance(output, TerminalText) and terminal.stdout_is_tty else None
     notices = Notices(
         terminal.stderr,
         quiet=options.quiet,
         beside_text=text is not None and terminal.stderr_is_tty,
+        beside_reasoning=reasoning is not None,
     )
-    renderers: list[Renderer] = [output, notices]
+    renderers: list[Renderer] = [*([reasoning] if reasoning else []), output, notices]
     if _can_animate(terminal, options):
         size = partial(_size, terminal.stderr)
+        alone = TerminalText(Stdout(terminal.stderr), reasoning=reasoning) if reasoning else None
+        flowing = text or alone
         live = LiveRenderer(
             terminal.stderr,
             info,
             notices,
-            flow=TextFlow(text, size().columns) if text else None,
+            flow=TextFlow(flowing, size().columns) if flowing else None,
+            previews=text is None,
+            shows_reasoning=reasoning is not None,
             color=terminal.color,
             plain_step_estimate_s=plain_step_estimate_s,
             clock=clock,
@@ -70,31 +81,41 @@ def choose_renderers(
         # The panel is gone before JSON is written to the same terminal.
         renderers = [live] if text else [live, output]
     if not options.quiet:
-        renderers.append(_summary(terminal, options, info, text))
+        renderers.append(_summary(terminal, options, info, output))
     return Tee(renderers)
 
 
 def _summary(
-    terminal: Terminal, options: RenderOptions, info: RunInfo, text: TerminalText | None
+    terminal: Terminal, options: RenderOptions, info: RunInfo, output: Renderer
 ) -> Renderer:
-    """What remains of the figures; `text` is the output where that is a terminal."""
-    styled = terminal.stderr_is_tty and terminal.color
+    """What remains of the figures, with a legend where `output` is coloured by origin."""
+    styled = terminal.stderr_color
     if options.brief:
         columns = _size(terminal.stderr).columns if terminal.stderr_is_tty else None
         return TurnLine(terminal.stderr, info, styled=styled, columns=columns)
-    legend = styled and text is not None and text.styled
+    legend = styled and isinstance(output, TerminalText) and output.styled
     return Summary(terminal.stderr, info, styled=styled, legend=legend)
 
 
-def _output(terminal: Terminal, options: RenderOptions, info: RunInfo) -> Renderer:
+def _reasoning(terminal: Terminal, options: RenderOptions) -> ReasoningText | None:
+    """Where reasoning is shown, if it is: in JSON it stands beside the text."""
+    if options.quiet or options.hide_reasoning or options.json or options.jsonl:
+        return None
+    return ReasoningText(terminal.stderr, Style(dim=True) if terminal.stderr_color else Style())
+
+
+def _output(
+    terminal: Terminal, options: RenderOptions, info: RunInfo, reasoning: ReasoningText | None
+) -> Renderer:
     stdout = Stdout(terminal.stdout)
     if options.json:
         return JsonObject(stdout, info)
     if options.jsonl:
         return JsonLines(stdout, info)
-    if not terminal.stdout_is_tty:
-        return PipeText(stdout)
-    return TerminalText(stdout, ORIGIN_STYLES if options.show_origin and terminal.color else None)
+    styles = ORIGIN_STYLES if options.show_origin and terminal.stdout_color else None
+    if terminal.stdout_is_tty or styles:
+        return TerminalText(stdout, styles, reasoning=reasoning)
+    return PipeText(stdout)
 
 
 def _can_animate(terminal: Terminal, options: RenderOptions) -> bool:

@@ -44,7 +44,7 @@ class TextFlow:
         self._columns = columns
         self._line = ""  # of what is written, the part after the last newline
         self._column = 0  # of the cursor
-        self._queue: list[tuple[str, Origin]] = []
+        self._queue: list[tuple[str, Origin | None]] = []
 
     @property
     def waits(self) -> bool:
@@ -57,8 +57,8 @@ class TextFlow:
             self._columns = columns
             self._column = _end_column(self._line, 0, columns)
 
-    def add(self, text: str, origin: Origin) -> None:
-        """Write `text` if it stays on the cursor's row, else queue it."""
+    def add(self, text: str, origin: Origin | None) -> None:
+        """Write `text` if it stays on the cursor's row, else queue it; no origin: reasoning."""
         text = inert(text)
         *_, (row, column) = walk(text, self._column, self._columns)
         if not self._queue and row == 0 and column < self._columns:
@@ -86,7 +86,7 @@ class TextFlow:
             self._write(text[:n_chars], origin)
             n_chars -= len(text)
 
-    def _write(self, text: str, origin: Origin) -> None:
+    def _write(self, text: str, origin: Origin | None) -> None:
         self._text.write(text, origin)
         self._line = (self._line + text).rpartition("\n")[2]
         self._column = _end_column(text, self._column, self._columns)

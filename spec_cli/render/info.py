@@ -29,7 +29,8 @@ class RunInfo:
     `drafting_off` says why nothing is drafted from the start, with the numbers; None when
     something is, or when plain decoding was asked for. `n_prompt` counts tokens. `accept` is the
     acceptance rule, "greedy" at temperature 0; `plan` the widths of the target's passes, `exact`
-    what was asked for.
+    what was asked for. `prompt` is the text that the model got, where the user wants to see it, and
+    `prefill` how the answer begins, where the user has said so.
     """
 
     target: ModelInfo
@@ -50,6 +51,9 @@ class RunInfo:
     device: str
     load_s: float
     versions: Mapping[str, str]
+    prompt: str | None = None
+    prefill: str | None = None
+    has_logprobs: bool = False
 
     def near_ties(self, counted: int) -> int | None:
         """The near-ties of a run; None where they are not counted: nothing hangs on them there."""

@@ -13,8 +13,13 @@ from spec_cli.events import (
     Finished,
     Notice,
     PromptProgress,
+    PromptText,
+    ReasoningDelta,
     RoundDone,
+    ScoredToken,
     TextDelta,
+    TokenLogprob,
+    TokensScored,
 )
 from spec_cli.render.base import Renderer
 from spec_cli.render.info import RunInfo
@@ -33,6 +38,8 @@ class JsonObject(Renderer):
         self._stdout = stdout
         self._info = info
         self._text: list[str] = []
+        self._reasoning: list[str] = []
+        self._scores: list[Object] = []
         self._drafting_off = info.drafting_off
 
     def handle(self, event: Event) -> None:
@@ -40,12 +47,20 @@ class JsonObject(Renderer):
         match event:
             case TextDelta(text=text):
                 self._text.append(text)
+            case ReasoningDelta(text=text):
+                self._reasoning.append(text)
+            case TokensScored(tokens=tokens):
+                self._scores += map(_scored, tokens)
             case DraftingOff(reason=reason):
                 self._drafting_off = reason
             case Finished():
                 result = result_object(self._info, event, self._drafting_off)
-                whole = facts_object(self._info) | {"text": "".join(self._text)} | result
-                _write(self._stdout, whole)
+                answer: Object = {
+                    "text": "".join(self._text),
+                    "reasoning": "".join(self._reasoning) or None,
+                    "logprobs": {"content": self._scores} if self._info.has_logprobs else None,
+                }
+                _write(self._stdout, facts_object(self._info) | answer | result)
             case _:
                 pass
 
@@ -67,8 +82,12 @@ class JsonLines(Renderer):
         match event:
             case TextDelta():
                 self._line("text", asdict(event))
+            case ReasoningDelta():
+                self._line("reasoning", asdict(event))
             case RoundDone():
                 self._line("round", _round(event))
+            case TokensScored(tokens=tokens):
+                self._line("logprobs", {"content": list(map(_scored, tokens))})
             case Notice():
                 self._line("notice", asdict(event))
             case DraftingOff(reason=reason):
@@ -77,7 +96,7 @@ class JsonLines(Renderer):
             case Finished():
                 result = result_object(self._info, event, self._drafting_off)
                 self._line("end", facts_object(self._info) | result)
-            case PromptProgress():
+            case PromptProgress() | PromptText():
                 pass
 
     def _line(self, name: str, fields: Object) -> None:
@@ -98,6 +117,8 @@ def facts_object(info: RunInfo) -> Object:
         "accept": info.accept,
         "seed": info.seed,
         "sampling": dict(info.sampling),
+        "prompt": info.prompt,
+        "prefill": info.prefill,
         "load_ms": 1000 * info.load_s,
         "system": system_object(info),
     }
@@ -195,6 +216,19 @@ def _round(event: RoundDone) -> Object:
         "draft_ms": _ms(event.draft_s),
         "verify_ms": _ms(event.verify_s),
         "host_ms": _ms(event.host_s),
+    }
+
+
+def _scored(token: ScoredToken) -> Object:
+    return _logprob(token.chosen) | {"top_logprobs": list(map(_logprob, token.likeliest))}
+
+
+def _logprob(token: TokenLogprob) -> Object:
+    return {
+        "token": token.name,
+        "id": token.token,
+        "logprob": token.logprob,
+        "bytes": None if token.piece is None else list(token.piece),
     }
 
 

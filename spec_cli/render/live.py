@@ -13,7 +13,10 @@ from spec_cli.events import (
     Event,
     Finished,
     Notice,
+    Origin,
     PromptProgress,
+    PromptText,
+    ReasoningDelta,
     RoundDone,
     TextDelta,
 )
@@ -23,6 +26,7 @@ from spec_cli.render.footer import Footer
 from spec_cli.render.info import RunInfo
 from spec_cli.render.notices import Notices
 from spec_cli.render.panel import PanelState, glyphs_for, panel_rows
+from spec_cli.render.reasoning import PARTING
 from spec_cli.spec.stats import RoundCount, RunStats
 
 _REPAINTS_PER_S = 7.0
@@ -64,14 +68,20 @@ class LiveRenderer(Renderer):
         notices: Notices,
         *,
         flow: TextFlow | None,
+        previews: bool,
+        shows_reasoning: bool,
         color: bool,
         plain_step_estimate_s: float | None,
         clock: Callable[[], float],
         size: Callable[[], os.terminal_size],
     ) -> None:
-        """`flow` writes the text to this terminal; None: it goes elsewhere, a preview is shown."""
+        """`flow` writes to this terminal: reasoning if it `shows_reasoning`, and the text, unless
+        that goes elsewhere and is only previewed here. None: nothing is written here."""
         self._info = info
         self._flow = flow
+        self._previews = previews
+        self._shows_reasoning = shows_reasoning
+        self._parting = ""  # due before the text
         self._preview = ""
         self._notices = notices
         self._size = size
@@ -98,6 +108,13 @@ class LiveRenderer(Renderer):
                 self._progress = event
                 self._stale = True
                 self._repaint_if_due()
+            case PromptText(text=text):
+                self._notices.handle(event)
+                if not self._previews:
+                    self._add_text(TextDelta(text, (), Origin.GIVEN))
+            case ReasoningDelta(text=text):
+                self._notices.handle(event)
+                self._add_reasoning(text)
             case TextDelta():
                 self._notices.handle(event)
                 self._add_text(event)
@@ -121,13 +138,26 @@ class LiveRenderer(Renderer):
         self._stale = True
 
     def _add_text(self, delta: TextDelta) -> None:
-        if self._flow is None:
+        if delta.text and self._parting:
+            self._flow_on(self._parting, None)
+            self._parting = ""
+        if self._previews:
             self._preview = (self._preview + delta.text)[-_PREVIEW_CHARS:]
             self._stale = True
         elif delta.text:
-            self._flow.resize(self._size().columns)
-            self._flow.add(delta.text, delta.origin)
+            self._flow_on(delta.text, delta.origin)
         self._repaint_if_due()
+
+    def _add_reasoning(self, text: str) -> None:
+        if self._shows_reasoning and text:
+            self._flow_on(text, None)
+            self._parting = PARTING
+        self._repaint_if_due()
+
+    def _flow_on(self, text: str, origin: Origin | None) -> None:
+        assert self._flow is not None
+        self._flow.resize(self._size().columns)
+        self._flow.add(text, origin)
 
     def _repaint_if_due(self) -> None:
         text_waits = self._flow is not None and self._flow.waits

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TextIO
 
-from spec_cli.events import Event, Finished, Notice, TextDelta
+from spec_cli.events import Event, Finished, Notice, PromptText, ReasoningDelta, TextDelta
 from spec_cli.render.base import Renderer
 from spec_cli.render.text import inert
 
@@ -12,18 +12,24 @@ from spec_cli.render.text import inert
 class Notices(Renderer):
     """Prints notices; once text flows to the same terminal they wait for its end."""
 
-    def __init__(self, stderr: TextIO, *, quiet: bool, beside_text: bool) -> None:
-        """`quiet` leaves warnings only; `beside_text`: stdout and stderr are one terminal."""
+    def __init__(
+        self, stderr: TextIO, *, quiet: bool, beside_text: bool, beside_reasoning: bool = False
+    ) -> None:
+        """`quiet` leaves warnings only; `beside_text`: stdout and stderr are one terminal;
+        `beside_reasoning`: stderr shows it."""
         self._stderr = stderr
         self._quiet = quiet
         self._beside_text = beside_text
+        self._beside_reasoning = beside_reasoning
         self._text_flows = False
         self._waiting: list[Notice] = []
 
     def handle(self, event: Event) -> None:
         """Print a notice, or keep it until the text has ended."""
         match event:
-            case TextDelta():
+            case ReasoningDelta():
+                self._text_flows = self._beside_reasoning
+            case TextDelta() | PromptText():
                 self._text_flows = self._beside_text
             case Notice(level=level) if level == "warning" or not self._quiet:
                 self._waiting.append(event)

@@ -91,7 +91,8 @@ def _text(info: RunInfo, stats: RunStats) -> str:
 
 
 def _run(info: RunInfo, stats: RunStats) -> str:
-    prompt = f"prompt {info.n_prompt} tokens {seconds(stats.prefill_s)}"
+    kept = f" ({stats.n_cached} kept)" if stats.n_cached else ""
+    prompt = f"prompt {info.n_prompt} tokens{kept} {seconds(stats.prefill_s)}"
     times = f"first token {seconds(stats.ttft_s)}, load {seconds(info.load_s)}"
     copy = ", Q4_0 draft" if info.draft_copy else ""
     return f"{prompt}, {times}{copy}"

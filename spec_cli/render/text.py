@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Protocol
 
 from rich.color import ColorSystem
 from rich.style import Style
 
-from spec_cli.events import Event, Finished, Origin, TextDelta
+from spec_cli.events import Event, Finished, Origin, PromptText, TextDelta
 from spec_cli.render.base import Renderer
 from spec_cli.render.stdout import Stdout
+
+_UNSTYLED = Style()
 
 # A model's text must not steer the terminal: C0 as control pictures, C1 as replacement characters.
 _INERT = {
@@ -39,7 +42,7 @@ class PipeText(Renderer):
     def handle(self, event: Event) -> None:
         """Write the text of a delta; complete the last line at the end."""
         match event:
-            case TextDelta(text=text) if text:
+            case PromptText(text=text) | TextDelta(text=text) if text:
                 self._stdout.write(text)
                 self._last = text[-1]
             case Finished() if self._last != "\n":
@@ -48,15 +51,30 @@ class PipeText(Renderer):
                 pass
 
 
+class Writer(Protocol):
+    """Writes text of one kind to the terminal."""
+
+    def write(self, text: str) -> None:
+        """Write `text`, which is not empty."""
+
+
 class TerminalText(Renderer):
     """The text on a terminal: made inert, coloured by origin on request.
 
     The cursor is at the start of a line when the run has ended, however it ended.
     """
 
-    def __init__(self, stdout: Stdout, styles: Mapping[Origin, Style] | None = None) -> None:
+    def __init__(
+        self,
+        stdout: Stdout,
+        styles: Mapping[Origin, Style] | None = None,
+        *,
+        reasoning: Writer | None = None,
+    ) -> None:
+        """`reasoning` writes to the same terminal what comes before the answer."""
         self._stdout = stdout
         self._styles = styles
+        self._reasoning = reasoning
         self._in_line = False
 
     @property
@@ -67,6 +85,8 @@ class TerminalText(Renderer):
     def handle(self, event: Event) -> None:
         """Write the text of a delta; end the last line at the end."""
         match event:
+            case PromptText(text=text) if text:
+                self.write(text, Origin.GIVEN)
             case TextDelta(text=text, origin=origin) if text:
                 self.write(text, origin)
             case Finished():
@@ -74,12 +94,17 @@ class TerminalText(Renderer):
             case _:
                 pass
 
-    def write(self, text: str, origin: Origin) -> None:
-        """Write `text`, which is not empty."""
+    def write(self, text: str, origin: Origin | None) -> None:
+        """Write `text`, which is not empty; without an origin it is reasoning."""
+        self._in_line = not text.endswith("\n")
+        if origin is None:
+            assert self._reasoning is not None
+            self._reasoning.write(text)
+            return
         shown = inert(text)
         if self._styles:
-            shown = self._styles[origin].render(shown, color_system=ColorSystem.STANDARD)
-        self._in_line = not text.endswith("\n")
+            style = self._styles.get(origin, _UNSTYLED)
+            shown = style.render(shown, color_system=ColorSystem.STANDARD)
         self._stdout.write(shown)
 
     def end_line(self) -> None:

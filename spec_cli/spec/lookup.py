@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 LONG, SHORT = 6, 2  # tokens that places are filed under; of the short ones there can be very many
 LONGEST = 32  # tokens after which two matches count as equally long
+BREAK = -1  # stands between two texts: no token, and nothing is copied beyond it
 _N_TRIED = 32  # places of a chain, the latest
 
 
@@ -66,6 +67,8 @@ class MatchIndex:
             follows = [text[at] if at < end else copied[at - end] for at in places]
             votes = Counter(follows)  # in the order of `places`: the latest comes first
             token, n_votes = max(votes.items(), key=lambda item: item[1])
+            if token == BREAK:
+                return
             yield Copy(token, length, n_votes, len(places))
             copied.append(token)
             places = [at + 1 for at, t in zip(places, follows, strict=True) if t == token]

@@ -21,6 +21,9 @@ class Round(Budget, Protocol):
     def keep(self) -> int:
         """How many of the drafted tokens to check: the first ones."""
 
+    def expected(self, k: int) -> float | None:
+        """How many tokens checking the first `k` is expected to commit; None where not known."""
+
 
 class FixedRound:
     """Room for so many tokens. A sure copy is taken rather than a guess of the draft model."""
@@ -47,6 +50,9 @@ class FixedRound:
     def keep(self) -> int:
         """All of them."""
         return self._k
+
+    def expected(self, k: int) -> None:
+        """Not known: nothing is weighed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +147,10 @@ class CostAwareRound:
     def keep(self) -> int:
         """The number of tokens with the largest expected gain from checking them."""
         return int(np.argmax(self._gained)) if self._may_drop else len(self._held) - 1
+
+    def expected(self, k: int) -> float:
+        """The first `k` as far as they hold, and the token after them."""
+        return sum(self._held[: k + 1])
 
     def _extend(self, held: float, gained: float, level: int) -> None:
         self._held.append(held)

@@ -3,7 +3,8 @@
 Guesses are sorted into levels: those of the draft model by the probability it gives to them, copies
 by the length of the match and the vote on what follows it. For each level the acceptance given
 that the guess before was accepted is a Beta mean with fading counts, so it follows the text; its
-prior is what was measured on the default pair (docs/performance.md).
+prior is what was measured on the default pair (docs/performance.md), or what a pair has shown in
+earlier runs: how well two models agree lasts, what copies are worth is the text's own.
 
 How sure a model is of its next guess depends on how sure it was of the last, so the levels of a
 draft are modelled as a Markov chain, learned in the same way.
@@ -37,6 +38,37 @@ _COPY_PRIOR = (
     *(0.50, 0.95, 0.97),
 )
 _FOLLOWING_WEIGHT = 16.0
+_DEFAULT_WEIGHT = 32.0  # guesses of a level that the measured prior counts for against a tally
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What became of guesses of a draft model, each counted once.
+
+    `judged` and `accepted` count them by level, shape [N_MODEL_LEVELS]; `following` counts the
+    levels by that of the guess before, shape [N_MODEL_LEVELS + 1, N_MODEL_LEVELS], the last row
+    where there is none.
+    """
+
+    judged: Weights
+    accepted: Weights
+    following: Weights
+
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(
+            self.judged + other.judged,
+            self.accepted + other.accepted,
+            self.following + other.following,
+        )
+
+    def __mul__(self, share: float) -> Tally:
+        return Tally(share * self.judged, share * self.accepted, share * self.following)
+
+
+def no_tally() -> Tally:
+    """The tally of no guesses."""
+    n = N_MODEL_LEVELS
+    return Tally(np.zeros(n), np.zeros(n), np.zeros((n + 1, n)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +77,18 @@ class Prior:
     percent the level of a guess by that of the one before; the last row: where there is none."""
 
     acceptance: tuple[float, ...]
-    following: tuple[tuple[int, ...], ...]
+    following: tuple[tuple[float, ...], ...]
+
+    def after(self, tally: Tally) -> Prior:
+        """This prior, as the outcomes of `tally` correct it."""
+        accepted = _DEFAULT_WEIGHT * np.array(self.acceptance) + tally.accepted
+        shares = np.array(self.following)
+        follows = 2 * _DEFAULT_WEIGHT * shares / shares.sum(axis=1, keepdims=True) + tally.following
+        percent = 100 * follows / follows.sum(axis=1, keepdims=True)
+        return Prior(
+            tuple((accepted / (_DEFAULT_WEIGHT + tally.judged)).tolist()),
+            tuple(tuple(row) for row in percent.tolist()),
+        )
 
 
 GREEDY = Prior(
@@ -104,7 +147,8 @@ class Survival:
         for source, share in ((Source.MODEL, prior.acceptance), (Source.COPY, _COPY_PRIOR)):
             self._judged[source] = np.full(len(share), _PRIOR_WEIGHT)
             self._accepted[source] = _PRIOR_WEIGHT * np.array(share)
-        self._follows = _FOLLOWING_WEIGHT / 100 * np.array(prior.following)
+        self._follows = _FOLLOWING_WEIGHT / 100 * np.array(prior.following, dtype=np.float64)
+        self.tally = no_tally()  # of this run
 
     def acceptance(self, evidence: Evidence) -> float:
         """The estimated acceptance probability of a guess, given that the one before held."""
@@ -129,6 +173,9 @@ class Survival:
         fade = 1 - 1 / _MEMORY
         self._judged[source][level] = self._judged[source][level] * fade + 1
         self._accepted[source][level] = self._accepted[source][level] * fade + accepted
+        if source is Source.MODEL:
+            self.tally.judged[level] += 1
+            self.tally.accepted[level] += accepted
 
     def learn_levels(self, evidence: Sequence[Evidence], before: int = N_MODEL_LEVELS) -> None:
         """The guesses of one draft, as far as they were judged; those of the model count.
@@ -139,6 +186,7 @@ class Survival:
             if guess.source is Source.MODEL:
                 self._follows[before] *= 1 - 1 / _MEMORY
                 self._follows[before, guess.level] += 1
+                self.tally.following[before, guess.level] += 1
                 before = guess.level
             else:
                 before = N_MODEL_LEVELS

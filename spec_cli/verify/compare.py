@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 
+from spec_cli.arms import Arm
 from spec_cli.drafters.random import RandomDrafter
 from spec_cli.errors import Cancelled
 from spec_cli.events import Finished, FinishReason, TextDelta
 from spec_cli.prompts import NamedPrompt
-from spec_cli.session import Arm, Session
+from spec_cli.session import Session
 from spec_cli.settings import DrafterKind, GenerationSettings
 from spec_cli.spec.stats import RunStats
 from spec_cli.verify.archive import Archive

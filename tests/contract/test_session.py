@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from spec_cli.arms import Arms
 from spec_cli.errors import Cancelled, PairError, UsageError
 from spec_cli.events import DraftingOff, Event, Finished, FinishReason, Notice
 from spec_cli.loader import Environment
@@ -168,6 +169,44 @@ def test_cheap_guesses_are_drafted_without_being_told_how_many(
     assert (finished.stats.acceptance_length or 0) > 2
 
 
+def test_an_answer_that_was_kept_is_copied_when_it_comes_again(
+    desk: Desk, tiny_target: Path
+) -> None:
+    asked = settings(drafter=DrafterKind.NGRAM, draft_tokens=8, index=True)
+    finished = []
+    for _ in range(2):
+        with Session(tiny_target, None, asked, desk.environment) as session:
+            finished.append(run(session, SAMPLED)[-1])
+    first, second = finished
+    assert isinstance(first, Finished) and isinstance(second, Finished)
+    assert first.tokens == second.tokens
+    assert second.stats.n_accepted > first.stats.n_accepted + 15
+
+
+def test_no_answer_is_kept_unless_asked_for(desk: Desk, tiny_target: Path, tmp_path: Path) -> None:
+    with Session(tiny_target, None, settings(), desk.environment) as session:
+        run(session, SAMPLED)
+    assert not (tmp_path / "state" / "answers").exists()
+
+
+@pytest.mark.parametrize("learns", [True, False])
+def test_what_guesses_were_worth_is_kept_for_the_next_session_where_that_is_wanted(
+    desk: Desk, tiny_target: Path, learns: bool
+) -> None:
+    environment = replace(desk.environment, learns=learns)
+    priors = []
+    for _ in range(2):
+        with Session(tiny_target, tiny_target, settings(), environment) as session:
+            _plant(session, target=[1.0] * 16, draft_s=0.01)
+            desk.clock = lambda: 0.0
+            session.prepare(10, 40)
+            session.arm(GREEDY, None)
+            (survival,) = session._arms._survival.values()
+            priors.append(survival.model_acceptance().tolist())
+            run(session, GREEDY)
+    assert (priors[0] != priors[1]) is learns
+
+
 def test_costs_are_measured_once_and_remembered(
     desk: Desk, tiny_target: Path, tiny_draft: Path
 ) -> None:
@@ -266,6 +305,13 @@ def _plant(session: Session, *, target: list[float], draft_s: float) -> None:
     times = PassTimes(widths, tuple(target))
     session.plan = replace(session.plan, widths=widths, times=times, long_times=None)
     session._meter = PassMeter(times)
+    session._arms = Arms(
+        session.plan,
+        session._meter,
+        session._draft,
+        session._arms._constraining,
+        is_end=session.model.is_end,
+    )
     _plant_draft(session, session.target_header.path, draft_s)
 
 

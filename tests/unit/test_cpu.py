@@ -41,3 +41,13 @@ def test_a_machine_that_tells_nothing_has_a_core_for_each_cpu(
 ) -> None:
     monkeypatch.setattr(cpu, "_affinity", lambda: {0, 1, 2})
     assert cpu.usable_cores(tmp_path, tmp_path / "none") == 3
+
+
+def test_the_number_of_cores_is_explained(topology: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpu.os, "cpu_count", lambda: 16)
+    cgroup = topology / "cpu.max"
+    cgroup.write_text("200000 100000")
+    assert cpu.explain_cores(topology, cgroup) == (
+        "2: 4 physical cores under the 8 of 16 CPUs that this process may use, a cgroup quota of 2"
+    )
+    assert cpu.explain_cores(topology, topology / "none").endswith(", no cgroup quota")

@@ -14,6 +14,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 HOMES = {
     "llama_cpp": ("llama/",),
     "huggingface_hub": ("hub.py",),
+    "tomlkit": ("registry_edit.py",),
     "typer": ("cli/",),
     "rich": ("cli/", "render/"),
     "prompt_toolkit": ("cli/",),

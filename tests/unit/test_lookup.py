@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_cli.spec.lookup import LONGEST, SHORT, Copy, MatchIndex
+from spec_cli.spec.lookup import BREAK, LONGEST, SHORT, Copy, MatchIndex
 
 texts = st.lists(st.integers(0, 3), max_size=40)
 
@@ -105,3 +105,8 @@ def test_the_work_for_a_token_does_not_grow_with_the_text() -> None:
         return Counted.n_looked_at
 
     assert work(4000) == work(400) > 0
+
+
+def test_nothing_is_copied_beyond_the_end_of_a_text() -> None:
+    assert copied([1, 2, 3, 4, BREAK, 9, 1, 2]) == [3, 4]
+    assert copied([1, 2, BREAK, 9, 1, 2]) == []

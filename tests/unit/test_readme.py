@@ -13,9 +13,13 @@ from spec_cli.cli.guard import BROKEN_PIPE
 from spec_cli.errors import ExitCode
 from spec_cli.registry import load_registry
 
+MODELS = ("list", "show", "pull", "rm", "path", "check", "suggest", "add", "forget")
 ROOT = Path(__file__).parent.parent.parent
 README = (ROOT / "README.md").read_text()
-COMMANDS = ("run", "chat", "bench", "verify", "pull", "models")
+COMMANDS = (
+    *("run", "chat", "bench", "verify", "pull", "models", "devices", "doctor", "config"),
+    *(f"models {name}" for name in MODELS),
+)
 
 
 def help_of(*command: str) -> str:
@@ -26,7 +30,7 @@ def help_of(*command: str) -> str:
 
 @pytest.fixture(scope="module")
 def flags() -> set[str]:
-    text = help_of() + "".join(help_of(command) for command in COMMANDS)
+    text = help_of() + "".join(help_of(*command.split()) for command in COMMANDS)
     return set(re.findall(r"--[a-z][a-z-]+", text))
 
 
@@ -52,7 +56,7 @@ def test_the_readmes_exit_codes_are_those_of_the_program() -> None:
 
 def test_the_pairs_that_the_readme_names_are_in_the_registry() -> None:
     names = set(load_registry([ROOT / "models.toml"]).pairs)
-    used = set(re.findall(r"-m ([a-z0-9.-]+)(?=\s)", README)) - {"pip", "spec_cli"}
+    used = set(re.findall(r"-m ([a-z0-9.-]+)(?=\s)", README)) - {"pip", "spec_cli", "mine"}
     assert {name for name in used if "/" not in name} <= names
     assert f"`{load_registry([ROOT / 'models.toml']).default.name}`" in README
 

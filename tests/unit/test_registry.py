@@ -8,7 +8,13 @@ import pytest
 
 from spec_cli.errors import ExitCode, ModelError, UsageError
 from spec_cli.modelref import LocalFile, Mirror, RepoFile, parse_model
-from spec_cli.registry import Registry, load_registry, registry_paths
+from spec_cli.registry import (
+    Registry,
+    load_registry,
+    origin,
+    registry_paths,
+    user_registry_path,
+)
 
 Write = Callable[..., Path]
 
@@ -303,3 +309,24 @@ def test_file_that_is_not_utf8_is_a_usage_error(write: Write) -> None:
 def test_registry_without_a_default_is_refused(write: Write) -> None:
     with pytest.raises(UsageError, match="default"):
         load_registry([write("")])
+
+
+# -- where a pair is named
+
+
+def test_origin_of_a_pair_is_the_last_file_that_names_it(write: Write) -> None:
+    base = write(BASE)
+    own = write(
+        '[pairs.own]\ntarget = "user/own-GGUF:Q8_0"\n[pairs.toy]\ntarget = "./toy.gguf"\n',
+        "own.toml",
+    )
+    registry = load_registry([base, own])
+    assert registry.origins == {"toy": own, "own": own}
+    assert load_registry([base]).origins == {"toy": base}
+
+
+def test_origins_have_names() -> None:
+    packaged, *_ = registry_paths(cwd=Path("/nowhere"), config_dir=Path("/nowhere"))
+    assert origin(packaged) == "built in"
+    assert origin(user_registry_path()) == "user"
+    assert origin(Path("/elsewhere/models.toml")) == "directory"

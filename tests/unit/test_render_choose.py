@@ -5,11 +5,16 @@ from __future__ import annotations
 import io
 import itertools
 import os
+import re
+from collections.abc import Sequence
 
 import pytest
+from rich.style import Style
 
+from spec_cli.events import Event, Origin, PromptText, ReasoningDelta
 from spec_cli.render import choose
 from spec_cli.render.choose import RenderOptions, choose_renderers
+from spec_cli.render.reasoning import ReasoningText
 from spec_cli.terminal import Terminal
 from tests.cli.scripted_run import INFO, TEXT, scripted_events
 
@@ -30,6 +35,8 @@ def show(
     err_tty: bool,
     color: bool = True,
     animate: bool = True,
+    color_anywhere: bool = False,
+    first: Sequence[Event] = (),
 ) -> tuple[str, str]:
     """What a scripted run leaves on stdout and on stderr."""
     stdout, stderr = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
@@ -42,13 +49,14 @@ def show(
         stderr_is_tty=err_tty,
         color=color,
         animate=animate and err_tty,
+        color_anywhere=color_anywhere,
     )
     ticks = itertools.count(0.0, 0.05)
     renderer = choose_renderers(
         terminal, options, INFO, plain_step_estimate_s=0.03, clock=lambda: next(ticks)
     )
     with renderer:
-        for event in scripted_events(TEXT):
+        for event in (*first, *scripted_events(TEXT)):
             renderer.handle(event)
     for stream in (stdout, stderr):
         stream.flush()
@@ -105,3 +113,71 @@ def test_origins_are_coloured_on_a_terminal_that_takes_colour() -> None:
         out, err = show(wanted, out_tty=out_tty, err_tty=True, color=color)
         assert green not in out
         assert "correction" not in err
+
+
+@pytest.mark.parametrize("err_tty", [False, True])
+def test_origins_are_coloured_in_a_pipe_where_the_user_wants_colour_anywhere(err_tty: bool) -> None:
+    colored, err = show(
+        RenderOptions(show_origin=True), out_tty=False, err_tty=err_tty, color_anywhere=True
+    )
+    assert "\x1b[32m" in colored
+    assert "correction" in err and "\x1b[2m" in err
+    assert (PANEL in err) == err_tty
+    out, _ = show(RenderOptions(), out_tty=False, err_tty=err_tty, color_anywhere=True)
+    assert out == TEXT
+
+
+THOUGHTS = [ReasoningDelta(text, (), Origin.PLAIN) for text in ("I wonder\x1b[1m ", "why.")]
+SHOWN = "I wonder␛[1m why."
+
+
+def uncoloured(text: str) -> str:
+    return re.sub(r"\x1b\[[\d;]*m", "", text)
+
+
+@pytest.mark.parametrize(("out_tty", "err_tty"), STREAMS)
+@pytest.mark.parametrize("no_tui", [False, True])
+def test_reasoning_is_on_stderr_and_never_on_stdout(
+    out_tty: bool, err_tty: bool, no_tui: bool
+) -> None:
+    options = RenderOptions(no_tui=no_tui)
+    out, err = show(options, out_tty=out_tty, err_tty=err_tty, first=THOUGHTS)
+    assert "wonder" not in out
+    assert (SHOWN if err_tty and not no_tui else f"{SHOWN}\n\n") in uncoloured(err)
+    assert ("\x1b[2mI wonder" in err) == err_tty
+    assert out_tty or out == TEXT
+    without, _ = show(options, out_tty=out_tty, err_tty=err_tty)
+    assert uncoloured(out) == uncoloured(without)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        RenderOptions(quiet=True),
+        RenderOptions(hide_reasoning=True),
+        RenderOptions(json=True),
+        RenderOptions(jsonl=True),
+    ],
+)
+@pytest.mark.parametrize(("out_tty", "err_tty"), STREAMS)
+def test_reasoning_is_not_shown_where_it_is_not_wanted_or_in_the_json(
+    options: RenderOptions, out_tty: bool, err_tty: bool
+) -> None:
+    out, err = show(options, out_tty=out_tty, err_tty=err_tty, first=THOUGHTS)
+    assert "wonder" not in err
+    assert ("wonder" in out) == (options.json or options.jsonl)
+
+
+def test_reasoning_without_an_answer_ends_its_line() -> None:
+    stderr = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    with ReasoningText(stderr, Style()) as renderer:
+        renderer.handle(THOUGHTS[1])
+    assert stderr.buffer.getvalue() == b"why.\n\n"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("out_tty", "err_tty"), STREAMS)
+def test_the_prompt_goes_where_the_text_goes(out_tty: bool, err_tty: bool) -> None:
+    first = [PromptText("Say it: ")]
+    out, err = show(RenderOptions(), out_tty=out_tty, err_tty=err_tty, first=first)
+    assert out.startswith("Say it: Speculative decoding")
+    assert "Say it" not in err

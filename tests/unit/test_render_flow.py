@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.style import Style
 
-from spec_cli.events import Finished, FinishReason, Origin, RoundDone, TextDelta
+from spec_cli.events import Finished, FinishReason, Origin, ReasoningDelta, RoundDone, TextDelta
 from spec_cli.render.flow import TextFlow, walk
 from spec_cli.render.live import LiveRenderer
 from spec_cli.render.notices import Notices
+from spec_cli.render.reasoning import PARTING, ReasoningText
 from spec_cli.render.stdout import Stdout
 from spec_cli.render.style import ORIGIN_STYLES
 from spec_cli.render.text import TerminalText, inert
@@ -52,12 +54,18 @@ class Scene:
         self.emulator = Emulator(columns, lines)
         self.stdout, self.stderr = Tty(self.emulator), Tty(self.emulator)
         now = itertools.count(0.0, tick_s)
-        text = TerminalText(Stdout(self.stdout), ORIGIN_STYLES if styled else None)
+        text = TerminalText(
+            Stdout(self.stdout),
+            ORIGIN_STYLES if styled else None,
+            reasoning=ReasoningText(self.stderr, Style()),
+        )
         self.renderer = LiveRenderer(
             self.stderr,
             INFO,
-            Notices(self.stderr, quiet=False, beside_text=True),
+            Notices(self.stderr, quiet=False, beside_text=True, beside_reasoning=True),
             flow=TextFlow(text, columns),
+            previews=False,
+            shows_reasoning=True,
             color=True,
             plain_step_estimate_s=0.03,
             clock=lambda: next(now),
@@ -194,3 +202,27 @@ def test_walk_knows_where_the_cursor_is() -> None:
     assert list(walk("a你", 0, 2)) == [(0, 1), (1, 2)]
     assert list(walk("a\tb\n", 0, 20)) == [(0, 1), (0, 8), (0, 9), (1, 0)]
     assert list(walk("e\u0301", 0, 20)) == [(0, 1), (0, 1)]
+
+
+@given(
+    thoughts=st.lists(texts, max_size=4),
+    text=texts,
+    cuts=cut_lists,
+    size=sizes,
+    tick_s=st.sampled_from([0.0, 0.06, 1.0]),
+)
+def test_reasoning_flows_above_the_panel_as_the_text_does(
+    thoughts: list[str], text: str, cuts: list[int], size: tuple[int, int], tick_s: float
+) -> None:
+    scene = Scene(*size, tick_s=tick_s)
+    with scene.renderer:
+        for thought in thoughts:
+            scene.renderer.handle(ReasoningDelta(thought, (1,), Origin.PLAIN))
+        for _ in play(scene, text, cuts):
+            pass
+        scene.renderer.handle(END)
+    shown = inert("".join(thoughts))
+    shown += PARTING if shown and text else ""
+    shown += inert(text)
+    assert scene.shows(shown + ("" if shown.endswith("\n") or not shown else "\n"))
+    assert scene.emulator.below_cursor == []

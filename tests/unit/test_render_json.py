@@ -19,8 +19,13 @@ from spec_cli.events import (
     FinishReason,
     Notice,
     Origin,
+    PromptText,
+    ReasoningDelta,
     RoundDone,
+    ScoredToken,
     TextDelta,
+    TokenLogprob,
+    TokensScored,
 )
 from spec_cli.render.info import RunInfo
 from spec_cli.render.json import JsonLines, JsonObject
@@ -64,7 +69,10 @@ def documented(heading: str) -> set[str]:
     return set(re.findall(r"^\| `([\w.]+)` \|", section, flags=re.M))
 
 
-EVENTS = list(scripted_events(TEXT, drafting_off_after=30))
+THOUGHT = ReasoningDelta("Hm.", (), Origin.PLAIN)
+A, END = TokenLogprob(97, "a", b"a", -0.5), TokenLogprob(2, "<end>", None, -1.5)
+SCORES = TokensScored((ScoredToken(A, (A, END)), ScoredToken(END, ())))
+EVENTS = [SCORES, THOUGHT, *scripted_events(TEXT, drafting_off_after=30)]
 
 
 def test_every_field_of_the_object_is_documented_and_every_documented_field_is_there() -> None:
@@ -86,7 +94,18 @@ def test_every_field_of_a_line_is_documented_and_every_documented_field_is_there
 def test_the_end_line_is_the_object_without_its_text() -> None:
     *_, end = run_lines(EVENTS)
     whole = run_object(EVENTS)
-    assert {**end, "text": TEXT} == {**whole, "event": "end"}
+    texts = {"text": TEXT, "reasoning": "Hm.", "logprobs": None}
+    assert {**end, **texts} == {**whole, "event": "end"}
+
+
+def test_scores_are_in_the_object_and_in_lines_where_they_are_asked_for() -> None:
+    a: dict[str, object] = {"token": "a", "id": 97, "logprob": -0.5, "bytes": [97]}
+    end: dict[str, object] = {"token": "<end>", "id": 2, "logprob": -1.5, "bytes": None}
+    content = [a | {"top_logprobs": [a, end]}, end | {"top_logprobs": []}]
+    info = replace(INFO, has_logprobs=True)
+    assert run_object([*EVENTS[:1], *EVENTS], info)["logprobs"] == {"content": 2 * content}
+    assert run_object(EVENTS[1:], info)["logprobs"] == {"content": []}
+    assert run_lines(EVENTS, info)[1] == {"event": "logprobs", "content": content}
 
 
 def test_the_start_line_is_the_part_of_the_object_known_before() -> None:
@@ -100,6 +119,21 @@ def test_text_lines_add_up_to_the_object() -> None:
     whole = run_object(EVENTS)
     assert "".join(line["text"] for line in lines) == whole["text"] == TEXT
     assert [token for line in lines for token in line["tokens"]] == whole["tokens"]
+
+
+def test_reasoning_is_apart_from_the_text() -> None:
+    thoughts = [ReasoningDelta(text, (), Origin.PLAIN) for text in ("a", "b")]
+    end = Finished(FinishReason.STOP, (), RunStats())
+    events = [PromptText("p"), *thoughts, TextDelta("c", (), Origin.GIVEN), end]
+    whole = run_object(events, replace(INFO, prompt="p", prefill="c"))
+    assert (whole["reasoning"], whole["text"]) == ("ab", "c")
+    assert (whole["prompt"], whole["prefill"]) == ("p", "c")
+    lines = run_lines(events)
+    assert [(line["event"], line["text"]) for line in lines if "text" in line] == [
+        ("reasoning", "a"),
+        ("reasoning", "b"),
+        ("text", "c"),
+    ]
 
 
 def test_the_figures_follow_from_the_counts() -> None:
@@ -132,7 +166,7 @@ def test_a_run_without_a_token_has_nulls_and_no_nan() -> None:
     stats = RunStats()
     whole = run_object([Finished(FinishReason.INTERRUPTED, (), stats)], replace(INFO, draft=None))
     assert whole["finish_reason"] == "interrupted"
-    assert whole["text"] == ""
+    assert (whole["text"], whole["reasoning"]) == ("", None)
     assert whole["model"]["draft"] is None
     assert whole["speedup"] is None
     assert whole["ttft_ms"] is None

@@ -78,7 +78,7 @@ def test_origins_are_told_apart_by_colour_and_by_attribute() -> None:
     pipe = Pipe()
     events = [delta("x", origin) for origin in Origin]
     shown = pipe.after(TerminalText(pipe.stdout, ORIGIN_STYLES), [*events, END])
-    assert shown == ("\x1b[32mx\x1b[0m\x1b[4;33mx\x1b[0m\x1b[1;36mx\x1b[0m\x1b[2mx\x1b[0m\n")
+    assert shown == ("\x1b[32mx\x1b[0m\x1b[4;33mx\x1b[0m\x1b[1;36mx\x1b[0m\x1b[2mx\x1b[0mx\n")
 
 
 def test_a_terminal_is_left_at_the_start_of_a_line_even_by_a_failure() -> None:

@@ -1,0 +1,310 @@
+"""The Python API: open a session by the name of a model, and get text from it."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from datetime import datetime
+from enum import Enum
+from pathlib import Path
+from typing import Any, Self, TypedDict, Unpack, get_type_hints
+
+from platformdirs import user_cache_path, user_state_path
+
+from spec_cli import download
+from spec_cli.download import Progress
+from spec_cli.errors import SpecError, UsageError
+from spec_cli.events import (
+    Event,
+    Finished,
+    FinishReason,
+    Notice,
+    ScoredToken,
+    TextDelta,
+    TokensScored,
+)
+from spec_cli.interrupt import CtrlC
+from spec_cli.loader import Environment
+from spec_cli.modelref import Pair
+from spec_cli.pairs import LocalPair, choose_pair
+from spec_cli.prompt import Message, chat_tokens, check_text, choose_template, raw_tokens
+from spec_cli.registry import load_registry
+from spec_cli.session import Session
+from spec_cli.settings import DrafterKind, GenerationSettings, SessionSettings
+from spec_cli.spec.acceptance import Accept
+from spec_cli.spec.exactness import Exact
+from spec_cli.spec.sampling import SamplingSettings
+from spec_cli.spec.stats import RunStats
+from spec_cli.state import StateStore
+
+__all__ = ["Answer", "Message", "SpecError", "TextSession", "TextStream", "open_session"]
+
+_log = logging.getLogger(__name__)
+
+OnProgress = Callable[[str, float | None], None]
+"""Told what is being done, and how much of it: a fraction, None where that is not known."""
+
+
+class SessionOptions(TypedDict, total=False):
+    """The fields of `SessionSettings`, where they are described."""
+
+    drafter: DrafterKind | str
+    draft_tokens: int | None
+    n_ctx: int | None
+    n_batch: int
+    n_threads: int | None
+    n_gpu_layers: int | None
+    device: str | None
+    draft_device: str | None
+    exact: Exact | str
+    draft_copy: bool
+    index: bool
+
+
+class GenerationOptions(TypedDict, total=False):
+    """The fields of `GenerationSettings` and `SamplingSettings`, where they are described.
+
+    Without a seed, one is drawn at random.
+    """
+
+    temp: float
+    top_k: int
+    top_p: float
+    min_p: float
+    repeat_penalty: float
+    repeat_last_n: int
+    presence_penalty: float
+    frequency_penalty: float
+    logit_bias: Mapping[int, float] | Sequence[tuple[int, float]]
+    seed: int
+    accept: Accept | str
+    max_tokens: int | None
+    stop: str | Sequence[str]
+    grammar: str | None
+    ignore_eos: bool
+    n_logprobs: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a generation gave.
+
+    `tokens` are all its ids, an end-of-generation token included; `stop` is the stop string that
+    ended it, if one did; `seed` gives the same text again. `logprobs` scores each token where
+    `n_logprobs` was given; see `ScoredToken`.
+    """
+
+    text: str
+    tokens: tuple[int, ...]
+    finish_reason: FinishReason
+    stop: str | None
+    seed: int
+    stats: RunStats
+    logprobs: tuple[ScoredToken, ...] = ()
+
+
+class TextStream(Iterator[str]):
+    """The text of one generation, piece by piece, each the moment it is final.
+
+    The next generation of the same session ends it, as `TextSession.close` does.
+    """
+
+    def __init__(self, events: Iterator[Event], seed: int) -> None:
+        self._events, self._seed = events, seed
+        self._pieces: list[str] = []
+        self._scores: list[ScoredToken] = []
+        self._finished: Finished | None = None
+
+    def __next__(self) -> str:
+        """Raises a SpecError, also when another generation has ended it, or KeyboardInterrupt."""
+        for event in self._events:
+            if isinstance(event, TextDelta) and event.text:
+                self._pieces.append(event.text)
+                return event.text
+            if isinstance(event, TokensScored):
+                self._scores += event.tokens
+            if isinstance(event, Finished):
+                self._finished = event
+        if self._finished is None:
+            raise UsageError("the stream was ended by the session's next generation, or its close")
+        raise StopIteration
+
+    @property
+    def answer(self) -> Answer:
+        """The whole. Raises UsageError before the stream has been read to its end."""
+        end = self._finished
+        if end is None:
+            raise UsageError("the stream has not been read to its end")
+        text, scores = "".join(self._pieces), tuple(self._scores)
+        return Answer(text, end.tokens, end.reason, end.stop, self._seed, end.stats, scores)
+
+    def read(self) -> Answer:
+        """Read the rest of the stream, and give the whole."""
+        for _ in self:
+            pass
+        return self.answer
+
+
+class TextSession:
+    """A loaded pair of models. Use it as a context manager, from one thread at a time.
+
+    A `str` prompt is continued as it is; control tokens that it spells count. Messages are put
+    into the model's chat template, and their text stays text.
+    """
+
+    def __init__(self, files: LocalPair, settings: SessionSettings, progress: OnProgress) -> None:
+        """See `open_session`, which makes one."""
+        self._ctrl_c = CtrlC()
+        self._events: Generator[Event] | None = None
+        self._is_open = True
+        environment = Environment(
+            state=StateStore(user_state_path("spec-cli", appauthor=False)),
+            clock=time.perf_counter,
+            cancelled=self._ctrl_c,
+            notify=_log_notice,
+            progress=progress,
+            copies=user_cache_path("spec-cli", appauthor=False) / "drafts",
+        )
+        draft = files.draft.path if files.draft else None
+        with self._ctrl_c:
+            self._session = Session(files.target.path, draft, settings, environment)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Free the models."""
+        self._is_open = False
+        self._end_stream()
+        self._session.close()
+
+    def complete(self, prompt: str, **options: Unpack[GenerationOptions]) -> Answer:
+        """Continue `prompt`. Raises what `stream` raises."""
+        return self.stream(prompt, **options).read()
+
+    def chat(self, messages: Sequence[Message], **options: Unpack[GenerationOptions]) -> Answer:
+        """The assistant's next turn after `messages`. Raises what `stream` raises."""
+        return self.stream(messages, **options).read()
+
+    def stream(
+        self, prompt: str | Sequence[Message], **options: Unpack[GenerationOptions]
+    ) -> TextStream:
+        """The text that comes after `prompt`, as it is generated.
+
+        Raises UsageError for an option or a prompt that cannot be used, ModelError for a model
+        that cannot, ResourceError when memory runs out.
+        """
+        if not self._is_open:
+            raise UsageError("the session is closed")
+        generation = _generation(options)
+        self._end_stream()
+        with self._ctrl_c:
+            tokens = self._encode(prompt)
+            self._session.prepare(len(tokens), generation.max_tokens)
+        self._events = self._generate(tokens, generation)
+        return TextStream(self._events, generation.seed)
+
+    def _end_stream(self) -> None:
+        """The context is needed: the generation that had it must not go on."""
+        if self._events is not None:
+            self._events.close()
+
+    def _encode(self, prompt: str | Sequence[Message]) -> list[int]:
+        model = self._session.model
+        if isinstance(prompt, str):
+            return raw_tokens(model, check_text(prompt, "the prompt"), bos_token=model.bos_text)
+        template = choose_template(
+            self._session.target_header.chat_template,
+            None,
+            bos_token=model.bos_text,
+            eos_token=model.eos_text,
+            now=datetime.now(),
+        )
+        return chat_tokens(model, template, prompt)
+
+    def _generate(self, tokens: Sequence[int], generation: GenerationSettings) -> Generator[Event]:
+        events = self._session.generate(tokens, generation)
+        while True:
+            with self._ctrl_c:
+                event = next(events, None)
+            if event is None:
+                return
+            yield event
+
+
+def open_session(
+    model: str | Path | None = None,
+    *,
+    draft: str | Path | None = None,
+    offline: bool = False,
+    progress: OnProgress | None = None,
+    **options: Unpack[SessionOptions],
+) -> TextSession:
+    """Load a model, with the draft model that goes with it.
+
+    `model` and `draft` are named as on the command line: a pair of `spec-cli models`,
+    `user/repo:QUANT`, `hf://user/repo/x.gguf` or a path; None is the default pair, and its draft;
+    `"none"` is no draft model. What is not on this machine is downloaded, unless `offline`.
+
+    Raises a SpecError: UsageError, ModelError, DownloadError, PairError or ResourceError. What
+    the user should know besides is logged by the logger `spec_cli.api`.
+    """
+    report = progress or (lambda _what, _fraction: None)
+    settings = SessionSettings(**_with_enums(SessionSettings, options))
+    target, draft = (None if name is None else str(name) for name in (model, draft))
+    pair = choose_pair(load_registry(), target, draft, settings.drafter)
+    if "draft_tokens" not in options:
+        settings = replace(settings, draft_tokens=pair.draft_tokens)
+    return TextSession(_fetch(pair, report, offline=offline), settings, report)
+
+
+def _generation(options: GenerationOptions) -> GenerationSettings:
+    """The settings that `options` stand for, with a random seed unless there is one.
+
+    Raises UsageError.
+    """
+    values = _with_enums(GenerationSettings, options)
+    sampling = {f.name: values.pop(f.name) for f in fields(SamplingSettings) if f.name in values}
+    if "logit_bias" in sampling:
+        sampling["logit_bias"] = tuple(dict(sampling["logit_bias"]).items())
+    stop = values.pop("stop", ())
+    return GenerationSettings(
+        seed=values.pop("seed", secrets.randbits(32)),
+        sampling=SamplingSettings(**sampling),
+        stop=(stop,) if isinstance(stop, str) else tuple(stop),
+        **values,
+    )
+
+
+def _with_enums(settings: type, options: Mapping[str, Any]) -> dict[str, Any]:
+    """`options`, words made values of their enumerations. Raises UsageError."""
+    hints = get_type_hints(settings)
+    values = dict(options)
+    for name, value in options.items():
+        kind = hints.get(name)
+        if isinstance(kind, type) and issubclass(kind, Enum):
+            if value not in list(kind):
+                words = ", ".join(f"`{choice.value}`" for choice in kind)
+                raise UsageError(f"{name} is `{value}`, but must be one of {words}")
+            values[name] = kind(value)
+    return values
+
+
+def _fetch(pair: Pair, report: OnProgress, *, offline: bool) -> LocalPair:
+    def tell(progress: Progress) -> None:
+        report(f"downloading {progress.name}", progress.done_bytes / progress.total_bytes)
+
+    refs = [pair.target] if pair.draft is None else [pair.target, pair.draft]
+    target, *draft = download.fetch(download.plan(refs, offline=offline), tell)
+    return LocalPair(target, draft[0] if draft else None)
+
+
+def _log_notice(notice: Notice) -> None:
+    level = logging.WARNING if notice.level == "warning" else logging.INFO
+    _log.log(level, "%s", f"{notice.message}; {notice.hint}" if notice.hint else notice.message)

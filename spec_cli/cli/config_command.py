@@ -1,0 +1,98 @@
+"""Commands whose options may be given beforehand, by the environment or in files."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import typer
+from typer.core import TyperCommand
+
+from spec_cli.cli.config_file import Given
+from spec_cli.cli.config_settings import Scope, Setting, settings_of
+from spec_cli.cli.config_sources import Configuration, read_files
+from spec_cli.cli.guard import guarded
+from spec_cli.errors import SpecError, UsageError
+from spec_cli.events import Notice
+from spec_cli.render.notices import Notices
+from spec_cli.terminal import detect
+
+
+class ConfiguredCommand(TyperCommand):
+    """A guarded command. What its command line leaves open is looked up before it runs.
+
+    An error that speaks of such an option says where the value came from.
+    """
+
+    def invoke(self, ctx: Any) -> Any:
+        """Settle the options, and call the command. Leaves by `typer.Exit` or normally."""
+        return guarded(self._run)(ctx)
+
+    def _run(self, ctx: typer.Context) -> None:
+        commands = configured_commands(ctx)
+        configuration = load_configuration(commands)
+        _show(configuration.notices())
+        used: dict[str, Given] = {}
+        for setting in dict.fromkeys(settings_of(self).values()):
+            name = setting.option.name
+            source = ctx.get_parameter_source(name)
+            if source is not None and source.name == "COMMANDLINE":
+                continue
+            if given := configuration.given(str(self.name), setting):
+                ctx.params[name] = parsed(setting, given, ctx)
+                used[setting.flag] = given
+        try:
+            super().invoke(ctx)
+        except SpecError as error:
+            error.message += _origins(error.message, used)
+            raise
+
+
+def configured_commands(ctx: typer.Context) -> dict[str, TyperCommand]:
+    """The commands of this program that take settings, by name."""
+    group: Any = ctx.find_root().command
+    return {n: c for n, c in group.commands.items() if isinstance(c, ConfiguredCommand)}
+
+
+def load_configuration(commands: Mapping[str, TyperCommand]) -> Configuration:
+    """What was given beforehand. Raises UsageError."""
+    settings = {name: settings_of(command) for name, command in commands.items()}
+    return Configuration(settings, os.environ, read_files(os.environ))
+
+
+def parsed(setting: Setting, given: Given, ctx: typer.Context) -> Any:
+    """The value as the option's own parser understands it. Raises UsageError."""
+    origin = given.origin
+    try:
+        if origin.scope is Scope.ENVIRONMENT:
+            value = setting.from_text(str(given.value))
+        else:
+            value = setting.from_toml(given.value)
+        value = setting.option.process_value(ctx, value)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(value)
+        return value
+    except (ValueError, typer.BadParameter):
+        what = str(origin) if origin.line is None else f"{origin}: `{setting.key}`"
+        message = f"{what} must be {setting.expected}, but is {given.value!r}"
+        raise UsageError(message) from None
+
+
+def _origins(message: str, used: Mapping[str, Given]) -> str:
+    """Where the values that an error's `message` speaks of came from, in brackets."""
+    named = {f: g for f, g in used.items() if re.search(rf"{re.escape(f)}(?![\w-])", message)}
+    if not named:
+        named = {f: g for f, g in used.items() if f"`{g.value}`" in message}
+    if len(named) == 1:
+        return f" (from {next(iter(named.values())).origin})"
+    sources = ", ".join(f"{flag} from {given.origin}" for flag, given in named.items())
+    return f" ({sources})" if sources else ""
+
+
+def _show(notices: Iterable[Notice]) -> None:
+    with Notices(detect().stderr, quiet=False, beside_text=False) as shown:
+        for notice in notices:
+            shown.handle(notice)

@@ -1,0 +1,178 @@
+"""Settings: the options of commands that may be given beforehand, as the commands declare them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, get_args, get_origin, get_type_hints
+
+from typer.core import TyperArgument, TyperCommand, TyperOption
+
+from spec_cli.cli.options import Model
+from spec_cli.cli.verify_options import PairName
+
+PREFIX = "SPEC_CLI_"
+
+_BOOLS = {"1": True, "true": True, "0": False, "false": False}
+_FILE_METAVARS = ("FILE", "DIR")
+_STANDING_FILES = ("chat-template",)  # named once for a model, and only read
+_OTHER_WORK = ("estimate", "synthetic")
+_PROJECT_PANELS = ("Models", "Drafting", "Sampling", "Output", "Machine")
+_READER = "scripts rely on what is printed"
+_USERS_OWN = {
+    "offline": "whether the network is used is for you to say",
+    "json": _READER,
+    "jsonl": _READER,
+    "format": _READER,
+}
+
+
+class Scope(StrEnum):
+    """Where a value can come from besides the command line."""
+
+    ENVIRONMENT = "environment"
+    PROJECT = "project"
+    USER = "user"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One option of a command. `keys` are its names in files, the usual one first.
+
+    `declared` is its annotation. Where two commands share it, the option means the same to both.
+    """
+
+    option: TyperOption | TyperArgument
+    declared: Any
+    keys: tuple[str, ...]
+
+    @property
+    def key(self) -> str:
+        """Its usual name."""
+        return self.keys[0]
+
+    @property
+    def flag(self) -> str:
+        """Its usual flag."""
+        return f"--{self.key}"
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Its names in the environment."""
+        return tuple(PREFIX + key.upper().replace("-", "_") for key in self.keys)
+
+    def refusal(self, scope: Scope) -> str | None:
+        """Why it cannot be set there; None where it can."""
+        if self._names_file and self.key not in _STANDING_FILES:
+            return "it names a file, which is for one run"
+        if self.key in _OTHER_WORK:
+            return "it asks for something else than the usual work"
+        if scope is not Scope.PROJECT:
+            return None
+        if self._panel not in _PROJECT_PANELS:
+            return "what is asked is for you to say"
+        return _USERS_OWN.get(self.key)
+
+    @property
+    def expected(self) -> str:
+        """What a value must be, in words."""
+        kind = self._type
+        if get_origin(kind) is list:
+            return "a string or an array of strings"
+        if self._takes_list:
+            return "a string, a number, or an array of them"
+        if issubclass(kind, Enum):
+            return "one of " + ", ".join(f"`{choice.value}`" for choice in kind)
+        if self._takes_numbers:
+            *others, last = ("a number", *(f"`{word}`" for word in self._metavars if word != "N"))
+            return f"{', '.join(others)} or {last}"
+        words = {bool: "true or false", int: "an integer", float: "a number"}
+        return words.get(kind, "a string")
+
+    def from_text(self, text: str) -> object:
+        """What the option's parser takes for the `text` of a variable. Raises ValueError."""
+        if self._type is bool:
+            if text.lower() not in _BOOLS:
+                raise ValueError(text)
+            return _BOOLS[text.lower()]
+        return [text] if get_origin(self._type) is list else text
+
+    def from_toml(self, value: object) -> object:
+        """What the option's parser takes for a value of a file. Raises ValueError."""
+        items = value if isinstance(value, list) else [value]
+        kind = self._type
+        if get_origin(kind) is list:
+            _require_types(items, str)
+            return items
+        if self._takes_list:
+            _require_types(items, str, int, float)
+            return ",".join(map(str, items))
+        if kind is bool:
+            _require_types([value], bool)
+            return value
+        _require_types([value], *self._toml_types)
+        return str(value)
+
+    @property
+    def _type(self) -> Any:
+        """The declared type; None, where it may be that, is left out."""
+        kind = get_args(self.declared)[0]
+        if get_origin(kind) is UnionType:
+            [kind] = [part for part in get_args(kind) if part is not NoneType]
+        return kind
+
+    @property
+    def _panel(self) -> object:
+        """The panel of the help in which the option is declared to stand."""
+        return get_args(self.declared)[1].rich_help_panel
+
+    @property
+    def _toml_types(self) -> tuple[type, ...]:
+        if self._type is float:
+            return (int, float)
+        if self._type is int:
+            return (int,)
+        return (str, int) if self._takes_numbers else (str,)
+
+    @property
+    def _metavars(self) -> list[str]:
+        return (self.option.metavar or "").split("|")
+
+    @property
+    def _takes_list(self) -> bool:
+        return self.option.metavar == "LIST"
+
+    @property
+    def _takes_numbers(self) -> bool:
+        return self._type is str and "N" in self._metavars
+
+    @property
+    def _names_file(self) -> bool:
+        is_path = self._type is Path or get_args(self._type) == (Path,)
+        return is_path or any(word.startswith(_FILE_METAVARS) for word in self._metavars)
+
+
+def settings_of(command: TyperCommand) -> dict[str, Setting]:
+    """The options of `command` by all their names in files, in the order of their declaration.
+
+    They are called as their long flags. An argument that names the model stands for `--model`.
+    """
+    hints = get_type_hints(command.callback, include_extras=True)
+    found: dict[str, Setting] = {}
+    for option in command.params:
+        if isinstance(option, TyperOption):
+            keys = tuple(flag[2:] for flag in option.opts if flag.startswith("--"))
+            setting = Setting(option, hints[option.name], keys)
+        elif isinstance(option, TyperArgument) and hints[option.name] == PairName:
+            setting = Setting(option, Model, ("model",))
+        else:
+            continue
+        found.update(dict.fromkeys(setting.keys, setting))
+    return found
+
+
+def _require_types(values: list[object], *allowed: type) -> None:
+    if not all(type(value) in allowed for value in values):  # to isinstance, True is an int
+        raise ValueError(values)

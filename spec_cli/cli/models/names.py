@@ -1,0 +1,37 @@
+"""The arguments that name a model, shared by the commands."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from spec_cli.cli.completion import complete_draft_model, complete_pair
+
+_FORMS = "`user/repo:QUANT`, `hf://user/repo/x.gguf`, or a path"
+
+Name = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME",
+        help=f"A pair of `spec-cli models`, {_FORMS}.",
+        autocompletion=complete_pair,
+    ),
+]
+Target = Annotated[
+    str,
+    typer.Argument(
+        metavar="TARGET",
+        help=f"The target: a pair's name for its target, {_FORMS}.",
+        autocompletion=complete_pair,
+    ),
+]
+Draft = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="DRAFT",
+        help="The draft model, named in the same ways.",
+        show_default=False,
+        autocompletion=complete_draft_model,
+    ),
+]

@@ -1,0 +1,1 @@
+"""What `spec-cli doctor` looks at."""

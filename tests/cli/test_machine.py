@@ -1,0 +1,185 @@
+"""`run --estimate`, `devices` and `doctor`: what this machine can hold, and what is wrong."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from spec_cli import __version__
+from spec_cli.cli import devices as devices_command
+from spec_cli.llama.devices import Device
+from tests.cli.conftest import Call, Done, SpecCli
+from tests.cli.tiny_models import Models
+
+TOO_LARGE = ("-c", "2000000000")
+
+
+def test_an_estimate_is_on_stdout_and_needs_no_prompt(call: Call, models: Models) -> None:
+    run = call("run", "--estimate", *models.pair)
+    assert (run.exit_code, run.stderr) == (0, "")
+    lines = run.stdout.decode().splitlines()
+    assert lines[0] == "target  target.gguf, context 512 tokens"
+    assert lines[1] == "draft   draft.gguf, context 512 tokens"
+    assert lines[-1] == "fits"
+    assert sum(line.startswith(("target  RAM", "draft   RAM")) for line in lines) == 2
+    assert any(re.match(r"RAM: .* must stay, and .* for file pages; .* free", x) for x in lines)
+
+
+def test_an_estimate_as_json_counts_in_bytes(call: Call, models: Models) -> None:
+    run = call("run", "--estimate", "--json", *models.pair)
+    plan = run.json
+    assert (run.exit_code, plan["schema"], plan["fits"]) == (0, "spec-cli/estimate/1", True)
+    target, draft = plan["models"]
+    assert (target["role"], draft["role"]) == ("target", "draft")
+    assert target["memory"]["RAM"]["cache_bytes"] > draft["memory"]["RAM"]["cache_bytes"] > 0
+    assert target["n_layers"] == 3
+    ram = plan["memory"][0]
+    assert ram["needed_bytes"] <= ram["usable_bytes"] < ram["free_bytes"] <= ram["total_bytes"]
+
+
+def test_an_estimate_of_what_does_not_fit_is_printed_and_fails(call: Call, models: Models) -> None:
+    run = call("run", "--estimate", *models.pair, *TOO_LARGE)
+    assert run.exit_code == 6
+    assert run.stdout.decode().endswith("\ndoes not fit\n")
+    assert run.stderr.startswith("error: the two models need ")
+    as_json = call("run", "--estimate", "--json", *models.pair, *TOO_LARGE)
+    assert (as_json.exit_code, as_json.json["fits"]) == (6, False)
+
+
+def test_a_context_that_no_machine_holds_is_refused_at_once(call: Call, models: Models) -> None:
+    call("run", "hi", "-n", "1", *models.pair, *TOO_LARGE).fails(
+        6,
+        "GB of RAM",
+        "KV cache",
+        "can be used",
+        "hint: use a smaller `--ctx-size` (",
+        "`--no-draft`",
+    )
+
+
+def test_an_estimate_has_no_events(call: Call, models: Models) -> None:
+    call("run", "--estimate", "--jsonl", *models.pair).fails(2, "--estimate", "--jsonl")
+
+
+def test_devices_are_listed_with_the_one_that_is_used(call: Call) -> None:
+    run = call("devices")
+    assert (run.exit_code, run.stderr) == (0, "")
+    lines = run.stdout.decode().splitlines()
+    assert re.match(r"llama-cpp-python [\d.]+, backends: .*CPU", lines[0])
+    assert sum(line.startswith("*") for line in lines) >= 1
+    cpu = next(line for line in lines if " cpu " in line)
+    assert re.search(r"[\d.]+ GB  [\d.]+ GB", cpu)
+
+
+def test_devices_as_json_name_kind_and_memory(call: Call) -> None:
+    found = call("devices", "--json").json
+    assert found["schema"] == "spec-cli/devices/1"
+    cpu = next(device for device in found["devices"] if device["kind"] == "cpu")
+    assert 0 < cpu["free_bytes"] <= cpu["total_bytes"]
+    assert [d["default"] for d in found["devices"]].count(True) >= 1
+
+
+def test_a_gpu_that_the_build_does_not_use_is_said_once_with_what_to_type(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(devices_command, "unused_gpu", lambda: "an NVIDIA GPU")
+    monkeypatch.setattr(devices_command, "list_devices", lambda: [device("CPU", "cpu")])
+    text = call("devices").stdout.decode()
+    assert text.count("NVIDIA") == 1
+    assert "SPEC_CLI_BACKEND=cuda make setup" in text
+    monkeypatch.setattr(devices_command, "list_devices", lambda: [device("CUDA0", "gpu")])
+    assert "NVIDIA" not in call("devices").stdout.decode()
+
+
+def device(name: str, kind: str) -> Device:
+    return Device(name, f"a {kind}", kind, 10**9, 2 * 10**9, handle=1)
+
+
+def test_a_check_up_tells_what_a_bug_report_should(
+    call: Call, models: Models, tmp_path: Path
+) -> None:
+    variables = {"HF_TOKEN": "hf_secret", "OMP_NUM_THREADS": "3", "XDG_STATE_HOME": str(tmp_path)}
+    run = call("doctor", *models.pair, env=variables)
+    text = run.stdout.decode()
+    assert run.exit_code == 0
+    assert re.search(rf"spec-cli +{re.escape(__version__)}\n", text)
+    for title in ("versions", "llama.cpp", "devices", "threads", "files", "environment"):
+        assert f"{title}\n  " in text
+    assert re.search(r"vocabulary +shared: 320 tokens", text)
+    assert re.search(r"exactness +not measured yet", text)
+    assert re.search(r"HF_TOKEN +set\n", text)
+    assert "hf_secret" not in text
+    assert "OMP_NUM_THREADS is 3" in text and "`--threads N`" in text
+
+
+def test_a_check_up_does_not_tell_whose_machine_it_is(spec_cli: SpecCli, models: Models) -> None:
+    text = spec_cli("doctor", *models.pair).stdout.decode()
+    assert str(spec_cli.home) not in text
+    assert "~/hf" in text
+
+
+def section_of_pair(run: Done) -> dict[str, str]:
+    sections = run.json["sections"]
+    return next(rows for title, rows in sections.items() if title.startswith("pair "))
+
+
+def test_a_check_up_can_measure_the_pair(call: Call, models: Models, tmp_path: Path) -> None:
+    state = {"XDG_STATE_HOME": str(tmp_path)}
+    run = call("doctor", *models.pair, "--measure", "--json", env=state)
+    assert (run.exit_code, run.json["ok"]) == (0, True)
+    pair = section_of_pair(run)
+    assert re.match(r"bit-exact|fast", pair["exactness"])
+    assert re.match(r"a plain step takes \d+ ms, a pass", pair["costs"])
+    assert pair["a guess"].endswith("with its own file")
+    known = section_of_pair(call("doctor", *models.pair, "--json", env=state))
+    assert known["exactness"] == pair["exactness"]
+
+
+def test_a_pair_that_cannot_run_fails_the_check(call: Call, models: Models) -> None:
+    run = call("doctor", "-m", models.target, "-d", models.foreign)
+    assert run.exit_code == 7
+    assert "FAILED: foreign.gguf does not share the vocabulary" in run.stdout.decode()
+    assert run.stderr.startswith("error: foreign.gguf does not share")
+
+
+def test_a_file_that_is_no_model_fails_the_check(call: Call, tmp_path: Path) -> None:
+    path = tmp_path / "no.gguf"
+    path.write_bytes(b"no model")
+    run = call("doctor", "-m", path, "--json")
+    assert (run.exit_code, run.json["ok"]) == (7, False)
+    assert run.json["findings"][0]["failed"]
+
+
+def test_a_pair_that_is_not_cached_is_a_note_with_what_to_type(spec_cli: SpecCli) -> None:
+    run = spec_cli("doctor", "--json")
+    assert run.exit_code == 0
+    hints = [finding["hint"] for finding in run.json["findings"]]
+    assert "`spec-cli pull qwen2.5-coder-1.5b`" in hints
+    offline = spec_cli("doctor", env={"HF_HUB_OFFLINE": "1"})
+    assert offline.exit_code == 7
+
+
+@pytest.mark.parametrize(
+    "args", [("run", "--estimate", "--json"), ("devices", "--json"), ("doctor", "--json")]
+)
+def test_every_field_of_an_object_is_documented(
+    call: Call, models: Models, args: tuple[str, ...]
+) -> None:
+    value = call(*args, *(() if args[0] == "devices" else models.pair)).json
+    text = (Path(__file__).parents[2] / "docs" / "machine.md").read_text(encoding="utf-8")
+    table = text.partition(f'"{value["schema"]}"')[2].partition("\n\n")[0]
+    missing = {name for name in _fields(value) if f"`{name}" not in table}
+    assert missing == {"schema"}  # it stands before the part that was cut out
+
+
+def _fields(value: object) -> set[str]:
+    """The names in an object that are fixed: those of places and sections are not."""
+    if isinstance(value, list):
+        return set().union(*map(_fields, value)) if value else set()
+    if not isinstance(value, dict):
+        return set()
+    inner = [v for k, v in value.items() if k != "sections"]
+    names = {name for name in value if name != "RAM"}
+    return names.union(*map(_fields, inner))
