@@ -17,7 +17,15 @@ from platformdirs import user_cache_path, user_state_path
 from spec_cli import download
 from spec_cli.download import Progress
 from spec_cli.errors import SpecError, UsageError
-from spec_cli.events import Event, Finished, FinishReason, Notice, TextDelta
+from spec_cli.events import (
+    Event,
+    Finished,
+    FinishReason,
+    Notice,
+    ScoredToken,
+    TextDelta,
+    TokensScored,
+)
 from spec_cli.interrupt import CtrlC
 from spec_cli.loader import Environment
 from spec_cli.modelref import Pair
@@ -70,10 +78,14 @@ class GenerationOptions(TypedDict, total=False):
     repeat_last_n: int
     presence_penalty: float
     frequency_penalty: float
+    logit_bias: Mapping[int, float] | Sequence[tuple[int, float]]
     seed: int
     accept: Accept | str
     max_tokens: int | None
     stop: str | Sequence[str]
+    grammar: str | None
+    ignore_eos: bool
+    n_logprobs: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +93,8 @@ class Answer:
     """What a generation gave.
 
     `tokens` are all its ids, an end-of-generation token included; `stop` is the stop string that
-    ended it, if one did; `seed` gives the same text again.
+    ended it, if one did; `seed` gives the same text again. `logprobs` scores each token where
+    `n_logprobs` was given; see `ScoredToken`.
     """
 
     text: str
@@ -90,6 +103,7 @@ class Answer:
     stop: str | None
     seed: int
     stats: RunStats
+    logprobs: tuple[ScoredToken, ...] = ()
 
 
 class TextStream(Iterator[str]):
@@ -101,6 +115,7 @@ class TextStream(Iterator[str]):
     def __init__(self, events: Iterator[Event], seed: int) -> None:
         self._events, self._seed = events, seed
         self._pieces: list[str] = []
+        self._scores: list[ScoredToken] = []
         self._finished: Finished | None = None
 
     def __next__(self) -> str:
@@ -109,6 +124,8 @@ class TextStream(Iterator[str]):
             if isinstance(event, TextDelta) and event.text:
                 self._pieces.append(event.text)
                 return event.text
+            if isinstance(event, TokensScored):
+                self._scores += event.tokens
             if isinstance(event, Finished):
                 self._finished = event
         if self._finished is None:
@@ -121,8 +138,8 @@ class TextStream(Iterator[str]):
         end = self._finished
         if end is None:
             raise UsageError("the stream has not been read to its end")
-        text = "".join(self._pieces)
-        return Answer(text, end.tokens, end.reason, end.stop, self._seed, end.stats)
+        text, scores = "".join(self._pieces), tuple(self._scores)
+        return Answer(text, end.tokens, end.reason, end.stop, self._seed, end.stats, scores)
 
     def read(self) -> Answer:
         """Read the rest of the stream, and give the whole."""
@@ -254,6 +271,8 @@ def _generation(options: GenerationOptions) -> GenerationSettings:
     """
     values = _with_enums(GenerationSettings, options)
     sampling = {f.name: values.pop(f.name) for f in fields(SamplingSettings) if f.name in values}
+    if "logit_bias" in sampling:
+        sampling["logit_bias"] = tuple(dict(sampling["logit_bias"]).items())
     stop = values.pop("stop", ())
     return GenerationSettings(
         seed=values.pop("seed", secrets.randbits(32)),

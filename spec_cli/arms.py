@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from spec_cli.constraining import Constraining
 from spec_cli.drafters.chain import ChainDrafter
 from spec_cli.drafters.copies import TextCopies
 from spec_cli.drafters.none import NoDrafter
@@ -12,6 +13,7 @@ from spec_cli.drafting import DraftSide
 from spec_cli.learned import LearnedAcceptance
 from spec_cli.settings import DrafterKind, GenerationSettings
 from spec_cli.spec.acceptance import Accept, make_rule
+from spec_cli.spec.constraint import ConstrainedText
 from spec_cli.spec.exactness import ExactnessPlan
 from spec_cli.spec.interfaces import AcceptanceRule, Drafter
 from spec_cli.spec.meter import PassMeter
@@ -19,7 +21,7 @@ from spec_cli.spec.policy import K_MAX, CostAware, FixedLength, Policy
 from spec_cli.spec.sampling import SamplingSettings
 from spec_cli.spec.survival import GREEDY, SAMPLED, Survival
 
-_Key = tuple[DrafterKind, int | None, Accept, SamplingSettings]
+_Key = tuple[DrafterKind, int | None, Accept, SamplingSettings, str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,7 @@ class Arm:
     drafter: Drafter
     policy: Policy
     survival: Survival
+    text: ConstrainedText | None = None  # that the rule and the drafter share
 
 
 class Arms:
@@ -48,10 +51,12 @@ class Arms:
         plan: ExactnessPlan,
         meter: PassMeter,
         draft: DraftSide | None,
+        constraining: Constraining,
         *,
         is_end: Callable[[int], bool],
     ) -> None:
         """`is_end` tells end-of-generation tokens."""
+        self._constraining = constraining
         self._plan, self._meter, self._draft, self._is_end = plan, meter, draft, is_end
         self._survival: dict[_Key, Survival] = {}
         self.learned: LearnedAcceptance | None = None
@@ -63,18 +68,30 @@ class Arms:
         draft_tokens: int | None,
         kind: DrafterKind,
         rule: AcceptanceRule | None = None,
+        *,
+        n_prompt: int = 0,
     ) -> Arm:
-        """An arm for one generation; `rule` None is the rule that `generation` asks for."""
-        rule = rule or self.rule(generation)
-        survival = self._survival_of(kind, draft_tokens, generation)
-        drafter = self._drafter(kind, rule, survival)
-        return Arm(rule, drafter, self._policy(kind, draft_tokens, rule, survival), survival)
+        """An arm for one generation; `rule` None is the rule that `generation` asks for.
 
-    def rule(self, generation: GenerationSettings) -> AcceptanceRule:
+        A grammar begins after `n_prompt` tokens.
+        """
+        text = self._constraining.text(generation, n_prompt)
+        rule = rule or self.rule(generation, text)
+        survival = self._survival_of(kind, draft_tokens, generation)
+        drafter = self._drafter(kind, rule, survival, text)
+        policy = self._policy(kind, draft_tokens, rule, survival)
+        return Arm(rule, drafter, policy, survival, text)
+
+    def rule(
+        self, generation: GenerationSettings, text: ConstrainedText | None = None
+    ) -> AcceptanceRule:
         """The rule that `generation` asks for; it counts near-ties where rounding can matter."""
-        tie_margin = 0.0 if self._plan.is_exact else 2 * self._plan.max_difference
         return make_rule(
-            generation.accept, generation.sampling, generation.seed, tie_margin=tie_margin
+            generation.accept,
+            self._constraining.sampling(generation),
+            generation.seed,
+            text=text,
+            tie_margin=0.0 if self._plan.is_exact else 2 * self._plan.max_difference,
         )
 
     @property
@@ -90,12 +107,18 @@ class Arms:
         """Keep what was shown for later runs, where that is wanted."""
         if self.learned is None:
             return
-        for (_, _, accept, sampling), survival in self._survival.items():
-            if survival.tally.judged.any():
+        for (_, _, accept, sampling, grammar), survival in self._survival.items():
+            if grammar is None and survival.tally.judged.any():
                 self.learned.add(survival.tally, _rule_name(accept, sampling))
         self._survival.clear()
 
-    def _drafter(self, kind: DrafterKind, rule: AcceptanceRule, survival: Survival) -> Drafter:
+    def _drafter(
+        self,
+        kind: DrafterKind,
+        rule: AcceptanceRule,
+        survival: Survival,
+        text: ConstrainedText | None,
+    ) -> Drafter:
         if kind is DrafterKind.NONE:
             return NoDrafter()
         copies = None if kind is DrafterKind.MODEL else TextCopies(survival, self.earlier)
@@ -103,7 +126,7 @@ class Arms:
         if kind.needs_model:
             assert self._draft is not None
             model = self._draft.source(rule, survival)
-        return ChainDrafter(copies, model, is_end=self._is_end)
+        return ChainDrafter(copies, model, is_end=self._is_end, text=text)
 
     def _policy(
         self,
@@ -129,7 +152,8 @@ class Arms:
     def _survival_of(
         self, kind: DrafterKind, draft_tokens: int | None, generation: GenerationSettings
     ) -> Survival:
-        key = (kind, draft_tokens, generation.accept, generation.sampling)
+        asked = generation.accept, generation.sampling, generation.grammar
+        key = (kind, draft_tokens, *asked)
         if key not in self._survival:
             prior = SAMPLED if generation.sampling.temp else GREEDY
             if self.learned is not None and kind.needs_model:

@@ -18,8 +18,17 @@ from spec_cli.events import (
     PromptProgress,
     RoundDetail,
     RoundDone,
+    ScoredToken,
+    TokensScored,
 )
-from spec_cli.spec.interfaces import NO_DRAFT, AcceptanceRule, Draft, Drafter, LanguageModel
+from spec_cli.spec.interfaces import (
+    NO_DRAFT,
+    AcceptanceRule,
+    Draft,
+    Drafter,
+    LanguageModel,
+    Logits,
+)
 from spec_cli.spec.policy import Policy
 from spec_cli.spec.rounds import Round
 from spec_cli.spec.stats import RoundCount, RunStats
@@ -34,6 +43,7 @@ class Verified:
     count: RoundCount
     draft_s: float
     verify_s: float
+    scores: tuple[ScoredToken, ...]
 
 
 class Decoder:
@@ -60,13 +70,16 @@ class Decoder:
         *,
         clock: Callable[[], float],
         cancelled: Callable[[], bool] = lambda: False,
+        score: Callable[[Logits, int], ScoredToken] | None = None,
     ) -> None:
+        """`score` scores each committed token by the logits of its place."""
         self._target = target
         self._drafter = drafter
         self._rule = rule
         self._policy = policy
         self._clock = clock
         self._cancelled = cancelled
+        self._score = score
 
     def generate(
         self, prompt: Sequence[int], output: Output, *, plain_step_s: float | None = None
@@ -99,6 +112,8 @@ class Decoder:
                 if stats.ttft_s is None:
                     stats.ttft_s = ended - started
                 yield _account(stats, verified, elapsed_s=ended - began)
+                if verified.scores:
+                    yield TokensScored(verified.scores)
                 yield from output.drain()
             if output.finish_reason is None:
                 output.finish(FinishReason.INTERRUPTED if room else FinishReason.LENGTH)
@@ -123,29 +138,30 @@ class Decoder:
         drafted_at = self._clock()
         rows = self._target.eval((context[-1], *draft.tokens))
         verified_at = self._clock()
-        n_before, n_accepted = len(context), 0
-        origins: list[Origin] = []
+        n_before = len(context)
         verdict = self._rule.verify(rows, draft, context)
-        for i, token in enumerate(verdict.tokens):
-            is_accepted = i + 1 < len(verdict.tokens)
-            context.append(token)
-            n_accepted += is_accepted
-            origins.append(origin_of(draft, i, is_accepted=is_accepted))
-            output.push(token, origins[i])
-            if output.finish_reason:
-                break
+        origins = commit(verdict.tokens, draft, context, output)
+        committed = tuple(context[n_before:])
+        scores = self._scores(rows, committed)
         self._target.rollback(len(context) - 1)
         self._drafter.commit(context)
-        count = RoundCount(len(draft.tokens), n_accepted, len(origins), verdict.n_near_ties)
+        n_accepted = origins.count(Origin.DRAFT)
+        count = RoundCount(len(draft.tokens), n_accepted, len(committed), verdict.n_near_ties)
         detail = RoundDetail(
             position=n_before,
             draft=drafted,
-            committed=tuple(context[n_before:]),
-            origins=tuple(origins),
+            committed=committed,
+            origins=origins,
             n_near_ties=verdict.n_near_ties,
             n_expected=plan.expected(len(draft.tokens)) if plan else None,
         )
-        return Verified(detail, count, drafted_at - started, verified_at - drafted_at)
+        return Verified(detail, count, drafted_at - started, verified_at - drafted_at, scores)
+
+    def _scores(self, rows: Logits, tokens: Sequence[int]) -> tuple[ScoredToken, ...]:
+        """Of the committed tokens, each by its row."""
+        if self._score is None:
+            return ()
+        return tuple(self._score(row, token) for row, token in zip(rows, tokens, strict=False))
 
     def _prefill(self, prompt: Sequence[int]) -> Iterator[PromptProgress]:
         """Evaluate what is missing of the prompt, short of its last token; no logits are needed."""
@@ -171,13 +187,26 @@ class Decoder:
             )
 
 
-def origin_of(draft: Draft, i: int, *, is_accepted: bool) -> Origin:
-    """Where the token in place i of a verdict on `draft` came from."""
-    if is_accepted:
-        return Origin.DRAFT
+def commit(
+    tokens: Sequence[int], draft: Draft, context: list[int], output: Output
+) -> tuple[Origin, ...]:
+    """Append the `tokens` of a verdict, as far as `output` goes on; where each came from."""
+    origins = []
+    for i, token in enumerate(tokens):
+        is_last = i == len(tokens) - 1
+        origins.append(_origin_of_last(draft, i) if is_last else Origin.DRAFT)
+        context.append(token)
+        output.push(token, origins[i])
+        if output.finish_reason:
+            break
+    return tuple(origins)
+
+
+def _origin_of_last(draft: Draft, n_accepted: int) -> Origin:
+    """Where the one token after the accepted ones came from."""
     if not draft.tokens:
         return Origin.PLAIN
-    return Origin.BONUS if i == len(draft.tokens) else Origin.CORRECTION
+    return Origin.BONUS if n_accepted == len(draft.tokens) else Origin.CORRECTION
 
 
 def _account(stats: RunStats, verified: Verified, *, elapsed_s: float) -> RoundDone:

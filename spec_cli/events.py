@@ -92,6 +92,34 @@ class RoundDetail:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """A token and its natural log-probability. `piece` is None for a token without text."""
+
+    token: int
+    name: str  # its text, or what a token without text is called
+    piece: bytes | None
+    logprob: float
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredToken:
+    """A committed token with its log-probability, and the likeliest tokens in its place.
+
+    They are those of the target's own logits: no bias, constraint, penalty, filter or temperature.
+    """
+
+    chosen: TokenLogprob
+    likeliest: tuple[TokenLogprob, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TokensScored:
+    """The tokens that a round committed, in order; only where scores are asked for."""
+
+    tokens: tuple[ScoredToken, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class RoundDone:
     """One round: propose, verify, commit. Times are in seconds.
 
@@ -135,6 +163,7 @@ Event = (
     | ReasoningDelta
     | TextDelta
     | RoundDone
+    | TokensScored
     | DraftingOff
     | Finished
 )

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from operator import mul
 
-from spec_cli.engine import origin_of
+from spec_cli.engine import commit
+from spec_cli.events import Origin
 from spec_cli.spec.interfaces import (
     NO_DRAFT,
     AcceptanceRule,
@@ -198,15 +199,8 @@ class ParallelDecoder:
 
 def _commit(text: Text, draft: Draft, rows: Logits) -> RoundCount:
     """Judge a draft by the target's rows for its text, and commit what holds."""
-    n_before, n_accepted = len(text.context), 0
     verdict = text.rule.verify(rows[: len(draft.tokens) + 1], draft, text.context)
-    for i, token in enumerate(verdict.tokens):
-        is_accepted = i + 1 < len(verdict.tokens)
-        text.context.append(token)
-        n_accepted += is_accepted
-        text.output.push(token, origin_of(draft, i, is_accepted=is_accepted))
-        if text.output.finish_reason:
-            break
+    origins = commit(verdict.tokens, draft, text.context, text.output)
     text.drafter.commit(text.context)
-    n_emitted = len(text.context) - n_before
-    return RoundCount(len(draft.tokens), n_accepted, n_emitted, verdict.n_near_ties)
+    n_accepted = origins.count(Origin.DRAFT)
+    return RoundCount(len(draft.tokens), n_accepted, len(origins), verdict.n_near_ties)

@@ -14,6 +14,7 @@ from typing import Any, Self
 
 from spec_cli import __version__
 from spec_cli.arms import Arm, Arms
+from spec_cli.constraining import Constraining, cut_notice
 from spec_cli.drafters.model import N_ROWS
 from spec_cli.drafting import DraftSide
 from spec_cli.earlier import EarlierAnswers
@@ -26,6 +27,7 @@ from spec_cli.learned import LearnedAcceptance
 from spec_cli.llama.context import ContextSettings, LlamaContext
 from spec_cli.llama.devices import Device
 from spec_cli.loader import Environment, Loader
+from spec_cli.logprobs import TokenScorer
 from spec_cli.pairing import check_pair
 from spec_cli.parallel import ParallelDecoder
 from spec_cli.settings import (
@@ -91,7 +93,13 @@ class Session:
             self.close()
             raise
         self._meter = PassMeter(self.plan.times_by_length())
-        self._arms = Arms(self.plan, self._meter, self._draft, is_end=self.model.is_end)
+        self._arms = Arms(
+            self.plan,
+            self._meter,
+            self._draft,
+            Constraining(self.model, environment.clock),
+            is_end=self.model.is_end,
+        )
         self._earlier: EarlierAnswers | None = None
         if settings.index:
             self._earlier = EarlierAnswers(self.target_header.vocab, state=environment.state)
@@ -250,7 +258,7 @@ class Session:
         assert self._target is not None, "prepare the session first"
         if self.drafting_off is not None and arm is None:
             yield DraftingOff(self.drafting_off)
-        arm = arm or self.arm(generation, self.settings.draft_tokens)
+        arm = arm or self.arm(generation, self.settings.draft_tokens, n_prompt=len(prompt))
         decoder = Decoder(
             self._target,
             arm.drafter,
@@ -258,11 +266,15 @@ class Session:
             arm.policy,
             clock=self._env.clock,
             cancelled=self._env.cancelled,
+            score=None
+            if generation.n_logprobs is None
+            else TokenScorer(self.model, generation.n_logprobs),
         )
         output = self.output(generation, self._target.n_ctx)
         for event in decoder.generate(prompt, output, plain_step_s=self.plain_step_s):
             if isinstance(event, Finished):
                 yield from self._contention()
+                yield from cut_notice(event, arm.text)
                 self.keep(event.tokens)
                 if output.is_reasoning and event.reason is not FinishReason.INTERRUPTED:
                     yield NO_ANSWER
@@ -291,15 +303,17 @@ class Session:
         draft_tokens: int | None,
         kind: DrafterKind | None = None,
         rule: AcceptanceRule | None = None,
+        *,
+        n_prompt: int = 0,
     ) -> Arm:
         """An arm for one generation.
 
         `draft_tokens` None leaves the length to the policy, `kind` None the drafter to the
-        settings; `rule` None is the rule that `generation` asks for.
+        settings; `rule` None is the rule that `generation` asks for. A grammar begins after
+        `n_prompt` tokens.
         """
-        return self._arms.arm(
-            generation, draft_tokens, kind or DrafterKind(self.drafter_name), rule
-        )
+        kind = kind or DrafterKind(self.drafter_name)
+        return self._arms.arm(generation, draft_tokens, kind, rule, n_prompt=n_prompt)
 
     def rule(self, generation: GenerationSettings) -> AcceptanceRule:
         """The rule that `generation` asks for; it counts near-ties where rounding can matter."""

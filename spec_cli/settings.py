@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from spec_cli.errors import UsageError
+from spec_cli.grammar.gbnf import parse_gbnf
 from spec_cli.prompt import check_text
 from spec_cli.reasoning import ReasoningFormat
 from spec_cli.spec.acceptance import Accept
@@ -15,6 +16,7 @@ from spec_cli.spec.sampling import SamplingSettings
 ALL_LAYERS = -1
 MAX_DRAFT_TOKENS = 63
 MIN_AUTO_CTX = 8192
+MAX_LOGPROBS = 20  # as the OpenAI API
 AUTO_CTX_ANSWER = 4096  # room for an answer of unlimited length, when the context size is automatic
 
 
@@ -76,7 +78,9 @@ class GenerationSettings:
     """How one answer is generated; `max_tokens` None: until the model stops or the context ends.
 
     `given` is how the answer begins, part of the prompt's tokens; `reasoning` says how the model
-    marks what it thinks before.
+    marks what it thinks before. `grammar` is GBNF that the whole answer follows. `ignore_eos`: the
+    model may not end it. `n_logprobs`: each token comes with its log-probability and those of so
+    many likeliest ones.
     """
 
     seed: int
@@ -86,9 +90,20 @@ class GenerationSettings:
     stop: tuple[str, ...] = ()
     given: str = ""
     reasoning: ReasoningFormat | None = None
+    grammar: str | None = None
+    ignore_eos: bool = False
+    n_logprobs: int | None = None
 
     def __post_init__(self) -> None:
         _require("--seed", self.seed, 0, 2**64 - 1)
+        _require("--logprobs", self.n_logprobs, 0, MAX_LOGPROBS)
+        if self.grammar is not None:
+            if self.ignore_eos:
+                raise UsageError(
+                    "`--ignore-eos` leaves a grammar no way to end",
+                    hint="leave it out: an answer ends where its grammar ends",
+                )
+            parse_gbnf(self.grammar)
         _require("--max-tokens", self.max_tokens, 0, 2**31 - 1)
         for stop in self.stop:
             if not check_text(stop, "--stop"):

@@ -13,7 +13,11 @@ from spec_cli.prompt import Message, check_text, decode_text
 from spec_cli.settings import GenerationSettings
 from spec_cli.spec.sampling import SamplingSettings
 
-_NUMBERS = {name: type(value) for name, value in asdict(SamplingSettings()).items()}
+_NUMBERS = {
+    name: type(value)
+    for name, value in asdict(SamplingSettings()).items()
+    if isinstance(value, int | float)
+}
 _ALIASES = {"temperature": "temp"}
 _COUNTS = ("seed", "max_tokens")
 _FIELDS = ("prompt", "messages", "id", "system", "stop", *_COUNTS, *_NUMBERS, *_ALIASES)

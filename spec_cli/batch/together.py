@@ -164,7 +164,8 @@ class Together:
     def _job(self, request: Request, tokens: list[int], generation: GenerationSettings) -> _Job:
         copies = self._session.kind in (DrafterKind.CHAIN, DrafterKind.NGRAM)
         kind = DrafterKind.NGRAM if copies else DrafterKind.NONE
-        arm = self._session.arm(generation, self._session.settings.draft_tokens, kind)
+        k = self._session.settings.draft_tokens
+        arm = self._session.arm(generation, k, kind, n_prompt=len(tokens))
         output = self._session.output(generation, self._n_ctx)
         n_ctx = len(tokens) + output.room
         return _Job(request, Text(tokens, output, arm.rule, arm.drafter, arm.survival), n_ctx)

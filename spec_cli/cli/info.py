@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from math import isfinite
 
 from spec_cli import __version__
 from spec_cli.cli.pairs import LocalPair
@@ -15,6 +16,7 @@ from spec_cli.render.info import ModelInfo, RunInfo
 from spec_cli.render.json import exactness_object, facts_object
 from spec_cli.session import Session
 from spec_cli.settings import GenerationSettings
+from spec_cli.spec.sampling import SamplingSettings
 from spec_cli.trace import SCHEMA as TRACE_SCHEMA
 from spec_cli.trace import costs_object
 
@@ -44,13 +46,14 @@ def describe(
         exact=session.settings.exact,
         plan=session.plan,
         seed=generation.seed,
-        sampling=asdict(generation.sampling),
+        sampling=_sampling(generation.sampling),
         n_prompt=n_prompt,
         n_ctx=session.n_ctx,
         n_threads=session.n_threads,
         backend=", ".join(device.name for device in devices),
         device=", ".join(device.description for device in devices),
         load_s=load_s,
+        has_logprobs=generation.n_logprobs is not None,
         versions={"spec-cli": __version__, "llama-cpp-python": library().version},
         prompt=prompt,
         prefill=generation.given or None,
@@ -71,6 +74,12 @@ def trace_header(
         "plain_step_s": session.plain_step_s,
         "prompt_tokens": prompt,
     }
+
+
+def _sampling(settings: SamplingSettings) -> dict[str, object]:
+    """By name; the bias of a token that is forbidden is None."""
+    biases = {str(token): bias if isfinite(bias) else None for token, bias in settings.logit_bias}
+    return asdict(settings) | {"logit_bias": biases}
 
 
 def _model(model: LocalModel, header: Header) -> ModelInfo:

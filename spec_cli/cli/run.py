@@ -7,6 +7,7 @@ import secrets
 
 from spec_cli.cli import batch_options as many
 from spec_cli.cli import options as opt
+from spec_cli.cli import structure_options as structure_opt
 from spec_cli.cli import text_options as text_opt
 from spec_cli.cli.answer import answer
 from spec_cli.cli.batch import Batch, answer_lines
@@ -57,6 +58,11 @@ def run(
     presence_penalty: opt.PresencePenalty = _SAMPLING.presence_penalty,
     frequency_penalty: opt.FrequencyPenalty = _SAMPLING.frequency_penalty,
     seed: opt.Seed = None,
+    logit_bias: structure_opt.LogitBias = None,
+    ignore_eos: structure_opt.IgnoreEos = False,
+    grammar: structure_opt.Grammar = None,
+    grammar_file: structure_opt.GrammarFile = None,
+    json_schema: structure_opt.JsonSchema = None,
     max_tokens: opt.MaxTokens = None,
     stop: opt.Stop = None,
     output: text_opt.OutputPath = None,
@@ -67,6 +73,7 @@ def run(
     quiet: opt.Quiet = False,
     json: opt.Json = False,
     jsonl: opt.JsonLines = False,
+    logprobs: structure_opt.Logprobs = None,
     show_origin: opt.ShowOrigin = False,
     no_tui: opt.NoTui = False,
     color: Color = ColorMode.AUTO,
@@ -102,11 +109,15 @@ def run(
             repeat_last_n=repeat_last_n,
             presence_penalty=presence_penalty,
             frequency_penalty=frequency_penalty,
+            logit_bias=structure_opt.logit_bias(logit_bias or ()),
         ),
         accept=accept,
         max_tokens=max_tokens,
         stop=tuple(stop or ()),
         given=prefill or "",
+        grammar=structure_opt.grammar_of(grammar, grammar_file, json_schema),
+        ignore_eos=ignore_eos,
+        n_logprobs=structure_opt.require_json(logprobs, json=json or jsonl),
     )
     batch = many.batch_options(
         lines,
@@ -123,6 +134,7 @@ def run(
             "--show-origin": show_origin,
             "--estimate": estimate,
             "--echo": echo,
+            "--logprobs": logprobs is not None,
             "--trace": trace is not None,
             "--prompt-cache": prompt_cache is not None,
         },

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from spec_cli.drafters.copies import TextCopies
 from spec_cli.drafters.model import DraftModel
+from spec_cli.spec.constraint import ConstrainedText
 from spec_cli.spec.distribution import certain
 from spec_cli.spec.interfaces import Budget, Distribution, Draft, Evidence
 from spec_cli.spec.survival import copy_evidence, model_evidence
@@ -23,10 +24,15 @@ class ChainDrafter:
         model: DraftModel | None,
         *,
         is_end: Callable[[int], bool],
+        text: ConstrainedText | None = None,
     ) -> None:
-        """`is_end` tells end-of-generation tokens: no draft goes beyond one."""
+        """`is_end` tells end-of-generation tokens: no draft goes beyond one.
+
+        Copies go no further than `text` allows; the draft model keeps to it by its rule.
+        """
         self._copies, self._model = copies, model
         self._is_end = is_end
+        self._text = text
 
     @property
     def name(self) -> str:
@@ -66,6 +72,9 @@ class ChainDrafter:
         copies = self._copies.after(drafted.tokens, budget.room)
         ends = (i + 1 for i, copy in enumerate(copies) if self._is_end(copy.token))
         copies = copies[: next(ends, len(copies))]
+        if self._text:
+            tokens = [copy.token for copy in copies]
+            copies = copies[: self._text.n_allowed(drafted.tokens, tokens)]
         evidence = [copy_evidence(copy) for copy in copies]
         n = budget.take(evidence, or_model=self._model is not None) if copies else 0
         for copy, known in zip(copies[:n], evidence, strict=False):

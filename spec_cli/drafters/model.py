@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from spec_cli.spec.acceptance import recent
 from spec_cli.spec.interfaces import AcceptanceRule, Drawn, LanguageModel, Logits
+from spec_cli.spec.sampling import NothingAllowed
 from spec_cli.spec.survival import Survival, model_evidence
 
 N_ROWS = 32  # of a pass that is scored, at most: each costs the head of the model
@@ -48,7 +49,8 @@ class DraftModel:
     def guess(self, context: Sequence[int], drafted: Sequence[int]) -> Drawn | None:
         """The guess after `context` and the tokens `drafted` in this round.
 
-        None where the cache ends, or where a token means nothing to the draft model.
+        None where the cache ends, where a token means nothing to the draft model, and where a
+        constraint allows no token that both models share.
         """
         n_past, n_context = self._model.n_past, len(context)
         end = n_context + len(drafted)
@@ -63,7 +65,7 @@ class DraftModel:
             for at, row in zip(scored, rows, strict=False):
                 self._score(row, context, at + 1)
         history = [*recent(context, self._rule.n_history), *drafted]
-        return self._rule.draw(rows[-1], end, history)
+        return self._draw(rows[-1], end, history)
 
     def commit(self, context: Sequence[int]) -> None:
         """Drop the evaluated tokens that `context` lacks, or that are its last: the next input."""
@@ -88,6 +90,13 @@ class DraftModel:
     def _score(self, row: Logits, context: Sequence[int], at: int) -> None:
         """Learn whether the guess in place `at` would have held."""
         n = self._rule.n_history
-        drawn = self._rule.draw(row, at, context[max(0, at - n) : at])
-        held = drawn.token == context[at]
-        self._survival.learn(model_evidence(drawn.confidence), accepted=held)
+        drawn = self._draw(row, at, context[max(0, at - n) : at])
+        if drawn:
+            held = drawn.token == context[at]
+            self._survival.learn(model_evidence(drawn.confidence), accepted=held)
+
+    def _draw(self, row: Logits, position: int, history: Sequence[int]) -> Drawn | None:
+        try:
+            return self._rule.draw(row, position, history)
+        except NothingAllowed:
+            return None

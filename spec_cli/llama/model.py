@@ -66,6 +66,7 @@ class LlamaModel:
             raise Cancelled if cancelled else _load_error(path, library().log.take_errors())
         self.vocab: Any = self._api.llama_model_get_vocab(self.handle)
         self._pieces: dict[int, bytes] = {}
+        self._buffer = ctypes.create_string_buffer(64)
 
     def close(self) -> None:
         """Free the weights; harmless when done before."""
@@ -103,6 +104,11 @@ class LlamaModel:
         n = ctypes.c_int32()
         ids = self._api.llama_vocab_get_suppress_tokens(self.vocab, ctypes.byref(n))
         return tuple(ids[i] for i in range(n.value))
+
+    @cached_property
+    def ends(self) -> tuple[int, ...]:
+        """Every end-of-generation token. Walks the vocabulary: 0.1 s."""
+        return tuple(token for token in range(self.n_vocab) if self.is_end(token))
 
     def is_end(self, token: int) -> bool:
         """Whether `token` ends a generation; a model may have several such tokens."""
@@ -162,13 +168,12 @@ class LlamaModel:
         return self.token_text(self._api.llama_vocab_eos(self.vocab))
 
     def _token_to_piece(self, token: int) -> bytes:
-        size = 64
-        while True:
-            buffer = ctypes.create_string_buffer(size)
-            n = self._api.llama_token_to_piece(self.vocab, token, buffer, size, 0, False)
-            if n >= 0:
-                return buffer.raw[:n]
-            size = -n
+        buffer = self._buffer
+        n = self._api.llama_token_to_piece(self.vocab, token, buffer, len(buffer), 0, False)
+        if n >= 0:
+            return ctypes.string_at(buffer, n)
+        self._buffer = ctypes.create_string_buffer(-n)
+        return self._token_to_piece(token)
 
 
 def _load_error(path: Path, log: list[str]) -> ModelError | ResourceError:

@@ -53,6 +53,7 @@ class RunInfo:
     versions: Mapping[str, str]
     prompt: str | None = None
     prefill: str | None = None
+    has_logprobs: bool = False
 
     def near_ties(self, counted: int) -> int | None:
         """The near-ties of a run; None where they are not counted: nothing hangs on them there."""

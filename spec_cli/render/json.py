@@ -16,7 +16,10 @@ from spec_cli.events import (
     PromptText,
     ReasoningDelta,
     RoundDone,
+    ScoredToken,
     TextDelta,
+    TokenLogprob,
+    TokensScored,
 )
 from spec_cli.render.base import Renderer
 from spec_cli.render.info import RunInfo
@@ -36,6 +39,7 @@ class JsonObject(Renderer):
         self._info = info
         self._text: list[str] = []
         self._reasoning: list[str] = []
+        self._scores: list[Object] = []
         self._drafting_off = info.drafting_off
 
     def handle(self, event: Event) -> None:
@@ -45,15 +49,18 @@ class JsonObject(Renderer):
                 self._text.append(text)
             case ReasoningDelta(text=text):
                 self._reasoning.append(text)
+            case TokensScored(tokens=tokens):
+                self._scores += map(_scored, tokens)
             case DraftingOff(reason=reason):
                 self._drafting_off = reason
             case Finished():
                 result = result_object(self._info, event, self._drafting_off)
-                texts = {
+                answer: Object = {
                     "text": "".join(self._text),
                     "reasoning": "".join(self._reasoning) or None,
+                    "logprobs": {"content": self._scores} if self._info.has_logprobs else None,
                 }
-                _write(self._stdout, facts_object(self._info) | texts | result)
+                _write(self._stdout, facts_object(self._info) | answer | result)
             case _:
                 pass
 
@@ -79,6 +86,8 @@ class JsonLines(Renderer):
                 self._line("reasoning", asdict(event))
             case RoundDone():
                 self._line("round", _round(event))
+            case TokensScored(tokens=tokens):
+                self._line("logprobs", {"content": list(map(_scored, tokens))})
             case Notice():
                 self._line("notice", asdict(event))
             case DraftingOff(reason=reason):
@@ -209,6 +218,19 @@ def _round(event: RoundDone) -> Object:
         "draft_ms": _ms(event.draft_s),
         "verify_ms": _ms(event.verify_s),
         "host_ms": _ms(event.host_s),
+    }
+
+
+def _scored(token: ScoredToken) -> Object:
+    return _logprob(token.chosen) | {"top_logprobs": list(map(_logprob, token.likeliest))}
+
+
+def _logprob(token: TokenLogprob) -> Object:
+    return {
+        "token": token.name,
+        "id": token.token,
+        "logprob": token.logprob,
+        "bytes": None if token.piece is None else list(token.piece),
     }
 
 

@@ -32,6 +32,7 @@ from functools import cache
 
 import numpy as np
 
+from spec_cli.spec.constraint import ConstrainedText, constraint_at
 from spec_cli.spec.coupling import Chooser, make_chooser
 from spec_cli.spec.distribution import certain, excess, probability, residual, sample
 from spec_cli.spec.interfaces import AcceptanceRule, Distribution, Draft, Drawn, Logits, Verdict
@@ -47,37 +48,47 @@ class Accept(StrEnum):
 
 
 def make_rule(
-    accept: Accept, settings: SamplingSettings, seed: int, *, tie_margin: float = 0.0
+    accept: Accept,
+    settings: SamplingSettings,
+    seed: int,
+    *,
+    text: ConstrainedText | None = None,
+    tie_margin: float = 0.0,
 ) -> AcceptanceRule:
     """The rule `accept` for one generation; `tie_margin` is that of `MatchRule`.
 
     The drafter and the loop must share it: two rules with one seed would draw the same numbers.
+    With `text`, tokens are drawn from what it allows alone, by both models.
     """
     if settings.temp == 0 or accept is Accept.COUPLED:
-        return MatchRule(make_chooser(settings, seed), tie_margin=tie_margin)
+        return MatchRule(make_chooser(settings, seed), text=text, tie_margin=tie_margin)
     uniform = np.random.Generator(np.random.Philox(key=seed)).random
     rule = RejectionRule if accept is Accept.REJECTION else BlockRule
-    return rule(settings, uniform)
+    return rule(settings, uniform, text=text)
 
 
 class MatchRule:
     """Keeps draft tokens while they equal the target's choice: the rule `coupled`, and greedy.
 
-    The emitted token at a position is a function of the target's logits there, the seed and the
-    position; nothing that the drafter does can change it. `tie_margin` is the margin, in logits,
-    below which a choice counts as a near-tie; 0 counts none.
+    The emitted token at a position is a function of the target's logits there, the seed, the
+    position and the constraint; nothing that the drafter does can change it. `tie_margin` is the
+    margin, in logits, below which a choice counts as a near-tie; 0 counts none.
     """
 
     samples_drafts = False
 
-    def __init__(self, chooser: Chooser, *, tie_margin: float = 0.0) -> None:
+    def __init__(
+        self, chooser: Chooser, *, text: ConstrainedText | None = None, tie_margin: float = 0.0
+    ) -> None:
         self._chooser = chooser
+        self._text = text
         self._tie_margin = tie_margin
         self.n_history = chooser.n_history
 
     def draw(self, logits: Logits, position: int, history: Sequence[int]) -> Drawn:
         """The draft model's choice, made with the noise that the target's choice is made with."""
-        return self._chooser.draw(logits, position, history)
+        constraint = constraint_at(self._text, position, history)
+        return self._chooser.draw(logits, position, history, constraint)
 
     def verify(self, rows: Logits, draft: Draft, context: Sequence[int]) -> Verdict:
         """Choose row by row until a choice differs from the draft."""
@@ -86,13 +97,17 @@ class MatchRule:
         n_near_ties = 0
         for row, guess in zip(rows, (*draft.tokens, None), strict=True):
             at = len(context) + len(tokens)
-            token = self._chooser.choose(row, at, history)
+            constraint = constraint_at(self._text, at, history)
+            token = self._chooser.choose(row, at, history, constraint)
             if self._tie_margin:
-                n_near_ties += self._chooser.margin(row, at, history) < self._tie_margin
+                margin = self._chooser.margin(row, at, history, constraint)
+                n_near_ties += margin < self._tie_margin
             tokens.append(token)
             history.append(token)
             if token != guess:
                 break
+        if self._text:
+            self._text.commit(tokens)
         return Verdict(tuple(tokens), n_near_ties)
 
 
@@ -106,14 +121,21 @@ class SamplingRule(ABC):
 
     samples_drafts = True
 
-    def __init__(self, settings: SamplingSettings, uniform: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        settings: SamplingSettings,
+        uniform: Callable[[], float],
+        *,
+        text: ConstrainedText | None = None,
+    ) -> None:
         self._settings = settings
         self._uniform = uniform
+        self._text = text
         self.n_history = settings.n_history
 
     def draw(self, logits: Logits, position: int, history: Sequence[int]) -> Drawn:
-        """A sample of q; the position plays no part."""
-        q = self._processed(logits, history)
+        """A sample of q; the position matters to a constraint alone."""
+        q = self._processed(logits, position, history)
         token = sample(q, self._uniform())
         return Drawn(token, probability(q, token), q)
 
@@ -123,11 +145,14 @@ class SamplingRule(ABC):
 
         @cache
         def p(i: int) -> Distribution:
-            return self._processed(rows[i], [*history, *draft.tokens[:i]])
+            return self._processed(rows[i], len(context) + i, [*history, *draft.tokens[:i]])
 
         q = tuple(map(certain, draft.tokens)) if draft.q is None else draft.q
         n_accepted, following = self._judge(draft.tokens, p, q)
-        return Verdict((*draft.tokens[:n_accepted], sample(following, self._uniform())))
+        tokens = (*draft.tokens[:n_accepted], sample(following, self._uniform()))
+        if self._text:
+            self._text.commit(tokens)
+        return Verdict(tokens)
 
     @abstractmethod
     def _judge(
@@ -136,10 +161,12 @@ class SamplingRule(ABC):
         """How many of the k `tokens` to keep, and the distribution of the token after those.
 
         p(i), for i in 0..k, and q[i], for i in 0..k-1, are what follows the first i tokens.
+        There is no p after a token whose probability was 0: a constraint may forbid it.
         """
 
-    def _processed(self, logits: Logits, history: Sequence[int]) -> Distribution:
-        return candidates(logits, history, self._settings).distribution()
+    def _processed(self, logits: Logits, position: int, history: Sequence[int]) -> Distribution:
+        constraint = constraint_at(self._text, position, history)
+        return candidates(logits, history, self._settings, constraint).distribution()
 
 
 class RejectionRule(SamplingRule):
@@ -167,10 +194,13 @@ class BlockRule(SamplingRule):
         k = len(tokens)
         s = [1.0]
         for i, token in enumerate(tokens):
-            s.append(min(1.0, s[i] * probability(p(i), token) / probability(q[i], token)))
+            kept = s[i] * probability(p(i), token) / probability(q[i], token) if s[i] else 0.0
+            s.append(min(1.0, kept))
 
         def h(i: int) -> float:
-            return s[k] if i == k else prefix_acceptance(s[i], excess(p(i), q[i], s[i]).sum())
+            if i == k or not s[i]:
+                return s[i]
+            return prefix_acceptance(s[i], excess(p(i), q[i], s[i]).sum())
 
         n = next((i for i in range(k, 0, -1) if self._uniform() < h(i)), 0)
         return n, p(k) if n == k else residual(p(n), q[n], s[n])

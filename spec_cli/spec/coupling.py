@@ -19,59 +19,98 @@ from typing import Protocol
 import numpy as np
 
 from spec_cli.spec.distribution import probability
-from spec_cli.spec.interfaces import Drawn, Logits, Weights
+from spec_cli.spec.interfaces import Constraint, Drawn, Logits, Weights
 from spec_cli.spec.noise import gumbel, noise_at_least
 from spec_cli.spec.sampling import (
     Candidates,
     SamplingSettings,
+    allowed_head,
     candidates,
-    penalised,
     require_finite,
-    top_k,
+    shaped,
 )
+from spec_cli.spec.selection import top_k
 
 _MANY = 4096  # candidates from which on it pays not to score them all
 _N_LIKELIEST = 64
 
 
 class Chooser(Protocol):
-    """The one function by which every token, drafted or emitted, is chosen."""
+    """The one function by which every token, drafted or emitted, is chosen.
+
+    Each method takes the logits [n_vocab] at a position, the tokens before it, and what
+    constrains the choice.
+    """
 
     @property
     def n_history(self) -> int:
         """How many of the last tokens the choice depends on."""
 
-    def choose(self, logits: Logits, position: int, history: Sequence[int]) -> int:
-        """The token at `position`, given the logits [n_vocab] there and the tokens before it."""
+    def choose(
+        self,
+        logits: Logits,
+        position: int,
+        history: Sequence[int],
+        constraint: Constraint | None = None,
+    ) -> int:
+        """The token at `position`."""
 
-    def draw(self, logits: Logits, position: int, history: Sequence[int]) -> Drawn:
+    def draw(
+        self,
+        logits: Logits,
+        position: int,
+        history: Sequence[int],
+        constraint: Constraint | None = None,
+    ) -> Drawn:
         """The same choice, and the probability that it has without noise."""
 
-    def margin(self, logits: Logits, position: int, history: Sequence[int]) -> float:
+    def margin(
+        self,
+        logits: Logits,
+        position: int,
+        history: Sequence[int],
+        constraint: Constraint | None = None,
+    ) -> float:
         """By how much the choice beats the next best token, in logits; inf when there is none."""
 
 
 class GreedyChooser:
-    """The arg max of the row; of equal logits the lowest id."""
+    """The arg max of the row, or of what is allowed of it; of equal logits the lowest id."""
 
     def __init__(self, settings: SamplingSettings) -> None:
         self._settings = settings
         self._weights: Logits | None = None
         self.n_history = settings.n_history
 
-    def choose(self, logits: Logits, position: int, history: Sequence[int]) -> int:
+    def choose(
+        self,
+        logits: Logits,
+        position: int,
+        history: Sequence[int],
+        constraint: Constraint | None = None,
+    ) -> int:
         """The token at `position`; the position plays no part."""
-        row = penalised(logits, history, self._settings)
+        row = shaped(logits, history, self._settings)
         token = int(row.argmax())
+        if constraint is not None and not constraint.allows(np.array([token]))[0]:
+            ids = allowed_head(row, 1, constraint)
+            token = int(ids[row[ids].argmax()])
         require_finite(row[token])
         return token
 
-    def draw(self, logits: Logits, position: int, history: Sequence[int]) -> Drawn:
-        """The choice, and its probability at temperature 1."""
-        row = penalised(logits, history, self._settings)
-        token = int(row.argmax())
+    def draw(
+        self,
+        logits: Logits,
+        position: int,
+        history: Sequence[int],
+        constraint: Constraint | None = None,
+    ) -> Drawn:
+        """The choice, and its probability at temperature 1, among the likeliest allowed ones."""
+        row = shaped(logits, history, self._settings)
+        ids = None if constraint is None else allowed_head(row, 1, constraint)
+        token = int(row.argmax() if ids is None else ids[row[ids].argmax()])
         require_finite(row[token])
-        return Drawn(token, 1 / self._weight_of_all(row, row[token]))
+        return Drawn(token, 1 / self._weight_of_all(row if ids is None else row[ids], row[token]))
 
     def _weight_of_all(self, row: Logits, maximum: np.floating) -> float:
         """The sum of exp(logit - maximum); in place, since a fresh row costs as much as the sum."""
@@ -81,9 +120,18 @@ class GreedyChooser:
         np.exp(self._weights, out=self._weights)
         return float(self._weights.sum())
 
-    def margin(self, logits: Logits, position: int, history: Sequence[int]) -> float:
+    def margin(
+        self,
+        logits: Logits,
+        position: int,
+        history: Sequence[int],
+        constraint: Constraint | None = None,
+    ) -> float:
         """The distance of the two largest logits, penalties applied."""
-        return _top_two_distance(penalised(logits, history, self._settings))
+        row = shaped(logits, history, self._settings)
+        if constraint is not None:
+            row = row[allowed_head(row, 2, constraint)]
+        return _top_two_distance(row)
 
 
 class CoupledChooser:
@@ -94,19 +142,37 @@ class CoupledChooser:
         self._seed = seed
         self.n_history = settings.n_history
 
-    def choose(self, logits: Logits, position: int, history: Sequence[int]) -> int:
+    def choose(
+        self,
+        logits: Logits,
+        position: int,
+        history: Sequence[int],
+        constraint: Constraint | None = None,
+    ) -> int:
         """The token at `position`: arg max of log weight + noise, of equal ones the lowest id."""
-        return self._best(candidates(logits, history, self._settings), position)
+        return self._best(candidates(logits, history, self._settings, constraint), position)
 
-    def draw(self, logits: Logits, position: int, history: Sequence[int]) -> Drawn:
+    def draw(
+        self,
+        logits: Logits,
+        position: int,
+        history: Sequence[int],
+        constraint: Constraint | None = None,
+    ) -> Drawn:
         """The choice, and the probability that it has in the processed distribution."""
-        found = candidates(logits, history, self._settings)
+        found = candidates(logits, history, self._settings, constraint)
         token = self._best(found, position)
         return Drawn(token, probability(found.distribution(), token))
 
-    def margin(self, logits: Logits, position: int, history: Sequence[int]) -> float:
+    def margin(
+        self,
+        logits: Logits,
+        position: int,
+        history: Sequence[int],
+        constraint: Constraint | None = None,
+    ) -> float:
         """The distance of the two best scores times the temperature: so many logits."""
-        found = candidates(logits, history, self._settings)
+        found = candidates(logits, history, self._settings, constraint)
         return _top_two_distance(self._scores(found, position)) * self._settings.temp
 
     def _best(self, found: Candidates, position: int) -> int:

@@ -14,6 +14,7 @@ Logits = npt.NDArray[np.float32]
 """Logits, shape [n_rows, n_vocab] or [n_vocab]."""
 
 Ids = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
 Weights = npt.NDArray[np.float64]
 
 
@@ -156,6 +157,23 @@ class Budget(Protocol):
 
     def add(self, evidence: Evidence) -> None:
         """The draft model made one more guess."""
+
+
+class Constraint(Protocol):
+    """What may follow some tokens. A value: one more token leads to another constraint."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the text may end here."""
+
+    def allows(self, ids: Ids) -> Flags:
+        """Which of `ids` may come next, shape [n]."""
+
+    def allowed(self) -> Ids:
+        """Every id that may come next, ascending."""
+
+    def after(self, token: int) -> Constraint:
+        """The constraint after `token`, which must be allowed; itself after the end."""
 
 
 class Drafter(Protocol):

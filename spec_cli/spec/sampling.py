@@ -1,9 +1,8 @@
 """From a row of logits to the tokens that may be chosen and their weights.
 
-The order is llama.cpp's: penalties, top-k, top-p, min-p, temperature. Everything is a pure
-function of the row, the recent tokens and the settings, so the target and the draft model are
-processed alike. A row is long: it is passed over as few times as can be, and never sorted as a
-whole unless top-p keeps nearly all of it.
+The order is llama.cpp's: logit bias, constraint, penalties, top-k, top-p, min-p, temperature.
+Everything is a pure function of the row, the constraint, the recent tokens and the settings, so
+the target and the draft model are processed alike.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ from functools import lru_cache
 
 import numpy as np
 
-from spec_cli.errors import ModelError, UsageError
-from spec_cli.spec.interfaces import Distribution, Ids, Logits, Weights
+from spec_cli.errors import CheckError, ModelError, UsageError
+from spec_cli.spec.interfaces import Constraint, Distribution, Ids, Logits, Weights
+from spec_cli.spec.selection import below_maximum, min_p, top_k, top_p
 
-_N_GROUPS = 4096  # groups of a few dozen ids each, far more than a usual k
-_FLOORS = (1e-2, 1e-4, 1e-6, 0.0)  # least weights, relative to the largest, of the heads in top_p
+_HEADS = (64, 1024)  # logits, the largest, that a constraint judges before it lists all it allows
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +28,7 @@ class SamplingSettings:
 
     `temp` 0 is greedy decoding. `top_k` 0, `top_p` 1, `min_p` 0, `repeat_penalty` 1 and
     penalties of 0 switch that step off; `repeat_last_n` is the penalties' window in tokens.
+    `logit_bias` pairs token ids with what is added to their logits; -inf forbids a token.
     """
 
     temp: float = 0.8
@@ -39,6 +39,7 @@ class SamplingSettings:
     repeat_last_n: int = 64
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
+    logit_bias: tuple[tuple[int, float], ...] = ()
 
     def __post_init__(self) -> None:
         _require("--temp", self.temp, self.temp >= 0, "0 or more")
@@ -53,6 +54,12 @@ class SamplingSettings:
             ("--frequency-penalty", self.frequency_penalty),
         ):
             _require(flag, penalty, abs(penalty) <= 100, "from -100 to 100")
+        for token, bias in self.logit_bias:
+            if token < 0 or not bias < math.inf:
+                raise UsageError(
+                    f"--logit-bias gives token {token} the bias {bias}",
+                    hint="an id is 0 or more, a bias a number or `-inf`",
+                )
 
     @property
     def n_history(self) -> int:
@@ -78,7 +85,7 @@ class Candidates:
     @property
     def log_weights(self) -> Weights:
         """Log weights [n], temperature applied; the largest is 0."""
-        values = _below_maximum(self.logits)
+        values = below_maximum(self.logits)
         with np.errstate(over="ignore"):  # a tiny temperature leaves the maximum alone, at 0
             values /= self.temp
         return values
@@ -95,14 +102,36 @@ class Candidates:
         return Distribution(self.ids[kept], weights / weights.sum())
 
 
-def candidates(logits: Logits, history: Sequence[int], settings: SamplingSettings) -> Candidates:
+class NothingAllowed(CheckError):
+    """A constraint allows no token that has a probability."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the grammar can go on with no token of this model",
+            hint="see whether `--logit-bias` forbids what it needs, or whether it needs "
+            "characters that this model cannot write",
+        )
+
+
+def candidates(
+    logits: Logits,
+    history: Sequence[int],
+    settings: SamplingSettings,
+    constraint: Constraint | None = None,
+) -> Candidates:
     """The tokens that survive the filters after `history`; needs a temperature above 0.
 
-    Raises ModelError when a logit is NaN, or the largest is infinite.
+    With a constraint, what they are in a row where all that it forbids is -inf.
+    Raises ModelError when a logit is NaN, or the largest is infinite, and NothingAllowed.
     """
-    row = penalised(logits, history, settings)
-    if 0 < settings.top_k < row.size:
-        ids = top_k(row, settings.top_k)
+    row, k = shaped(logits, history, settings), settings.top_k
+    if constraint is not None:
+        ids = allowed_head(row, k, constraint)
+        if 0 < k < ids.size:
+            ids = ids[top_k(row[ids], k)]
+        found = Candidates(ids, row[ids], settings.temp)
+    elif 0 < k < row.size:
+        ids = top_k(row, k)
         found = Candidates(ids, row[ids], settings.temp)
     else:
         found = Candidates(_every_id(row.size), row, settings.temp)
@@ -112,6 +141,25 @@ def candidates(logits: Logits, history: Sequence[int], settings: SamplingSetting
     if settings.min_p > 0:
         found = found.take(min_p(found.logits, settings.min_p))
     return found
+
+
+def allowed_head(row: Logits, k: int, constraint: Constraint) -> Ids:
+    """Allowed ids, ascending, among them those of the `k` largest allowed logits; 0: all of them.
+
+    The allowed ones of the n largest logits are the largest allowed ones, however many they are:
+    few are judged where the model wants what is allowed. Raises NothingAllowed.
+    """
+    for n in _HEADS if k else ():
+        head = top_k(row, min(max(n, 2 * k), row.size))
+        ids = head[constraint.allows(head)]
+        if ids.size >= k:
+            break
+    else:
+        ids = constraint.allowed()
+        ids = ids[: ids.searchsorted(row.size)]
+    if not ids.size or row[ids].max() == -np.inf:
+        raise NothingAllowed
+    return ids
 
 
 def require_finite(maximum: np.floating) -> None:
@@ -124,6 +172,16 @@ def require_finite(maximum: np.floating) -> None:
             f"the model's logits cannot be used: the largest is {maximum}",
             hint="try `--gpu-layers 0`, or another quantisation of the model",
         )
+
+
+def shaped(logits: Logits, history: Sequence[int], settings: SamplingSettings) -> Logits:
+    """Logits [n_vocab] with the bias and the penalties; ids that the row lacks have no bias."""
+    if settings.logit_bias:
+        logits = logits.copy()
+        for token, bias in settings.logit_bias:
+            if token < logits.size:
+                logits[token] += bias
+    return penalised(logits, history, settings)
 
 
 def penalised(logits: Logits, history: Sequence[int], settings: SamplingSettings) -> Logits:
@@ -145,75 +203,12 @@ def penalised(logits: Logits, history: Sequence[int], settings: SamplingSettings
     return row
 
 
-def top_k(logits: Logits, k: int) -> Ids:
-    """The indices of the `k` largest logits, 0 < k <= n, ascending; of equal ones the first stay.
-
-    NaN counts as the largest. The k largest group maxima are k different logits, so the k-th of
-    them is at most the k-th largest logit, and a group whose maximum is less holds none of the k.
-    """
-    maxima = _group_maxima(logits)
-    least = np.partition(maxima, -k)[-k] if k <= maxima.size else -np.inf
-    groups = (~(maxima < least)).nonzero()[0]
-    indices = (np.arange(0, logits.size, _N_GROUPS)[:, np.newaxis] + groups).ravel()
-    indices = indices[: indices.searchsorted(logits.size)]  # the last round may be incomplete
-    values = logits[indices]
-    return indices[_largest(values, k, np.partition(values, -k)[-k])]
-
-
-def top_p(logits: Logits, p: float) -> Ids:
-    """The indices of the fewest largest logits with probability `p` or more, ascending.
-
-    Of equal ones the first stay. No more is sorted than the first of a few heads with that mass.
-    """
-    weights = _below_maximum(logits)
-    np.exp(weights, out=weights)
-    mass = p * weights.sum()
-    for floor in _FLOORS:
-        falling = np.sort(weights[weights >= floor])[::-1]
-        totals = falling.cumsum()
-        if totals[-1] >= mass:
-            break
-    n = min(int(totals.searchsorted(mass)) + 1, totals.size)
-    return _largest(weights, n, falling[n - 1])
-
-
-def min_p(logits: Logits, p: float) -> Ids:
-    """The indices of the logits at least `p` times as likely as the largest, ascending."""
-    return (logits >= np.float64(logits.max()) + math.log(p)).nonzero()[0]
-
-
 @lru_cache(maxsize=2)
 def _every_id(n: int) -> Ids:
     """0 to n - 1, read-only; kept, since making it costs more than a pass over the row."""
     ids = np.arange(n)
     ids.flags.writeable = False
     return ids
-
-
-def _below_maximum(logits: Logits) -> Weights:
-    """logits - max(logits) in double precision."""
-    return logits - np.float64(logits.max())
-
-
-def _group_maxima(logits: Logits) -> Logits:
-    """The maximum of each group of indices that are equal modulo _N_GROUPS; -inf for an empty one.
-
-    Groups of neighbours would be slower: this way numpy compares long runs element by element.
-    """
-    rest = logits.size % _N_GROUPS
-    whole = logits[: logits.size - rest]
-    maxima: Logits = whole.reshape(-1, _N_GROUPS).max(axis=0, initial=-np.inf)
-    maxima[:rest] = np.maximum(maxima[:rest], logits[whole.size :])
-    return maxima
-
-
-def _largest(values: Logits | Weights, n: int, nth: np.floating) -> Ids:
-    """The indices of the `n` largest, given the n-th; ascending, and of equal ones the first."""
-    kept = (~(values < nth)).nonzero()[0]
-    if kept.size > n:
-        equal = (values[kept] == nth).nonzero()[0]
-        kept = np.delete(kept, equal[n - kept.size :])
-    return kept
 
 
 def _require(flag: str, value: float, holds: bool, wanted: str) -> None:

@@ -83,7 +83,7 @@ def test_lines_begin_and_end_with_what_the_object_says(
     assert {event["event"] for event in between} == {"text", "round"}
     assert start["seed"] == 7
     assert {name: end[name] for name in FIXED} == {name: whole[name] for name in FIXED}
-    assert end.keys() - {"event"} == whole.keys() - {"text", "reasoning"}
+    assert end.keys() - {"event"} == whole.keys() - {"text", "reasoning", "logprobs"}
 
 
 def test_lines_together_give_the_text_and_its_tokens(

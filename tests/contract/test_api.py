@@ -21,6 +21,7 @@ from spec_cli import Message, SpecError, TextSession, open_session
 from spec_cli.api import GenerationOptions, SessionOptions
 from spec_cli.errors import DownloadError, ModelError, PairError, UsageError
 from spec_cli.events import FinishReason
+from spec_cli.grammar.json_schema import schema_to_gbnf
 from spec_cli.settings import GenerationSettings, SessionSettings
 from spec_cli.spec.sampling import SamplingSettings
 from tests.tiny_gguf import bpe_vocab, write_tiny_model
@@ -219,6 +220,15 @@ def test_a_session_works_in_another_thread(session: TextSession) -> None:
     work.start()
     work.join()
     assert found == [5]
+
+
+def test_grammars_biases_and_log_probabilities_are_options(session: TextSession) -> None:
+    grammar = schema_to_gbnf('{"type": "array", "items": {"type": "integer"}, "maxItems": 3}')
+    answer = session.complete(PROMPT, grammar=grammar, seed=4, n_logprobs=2)
+    assert all(isinstance(n, int) for n in json.loads(answer.text))
+    assert [score.chosen.token for score in answer.logprobs] == list(answer.tokens)
+    biased = session.complete(PROMPT, logit_bias={65: 100.0}, max_tokens=3, ignore_eos=True)
+    assert biased.tokens == (65, 65, 65) and biased.logprobs == ()
 
 
 def test_the_options_are_the_fields_of_the_settings() -> None:

@@ -305,7 +305,13 @@ def _plant(session: Session, *, target: list[float], draft_s: float) -> None:
     times = PassTimes(widths, tuple(target))
     session.plan = replace(session.plan, widths=widths, times=times, long_times=None)
     session._meter = PassMeter(times)
-    session._arms = Arms(session.plan, session._meter, session._draft, is_end=session.model.is_end)
+    session._arms = Arms(
+        session.plan,
+        session._meter,
+        session._draft,
+        session._arms._constraining,
+        is_end=session.model.is_end,
+    )
     _plant_draft(session, session.target_header.path, draft_s)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+import hypothesis
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -64,6 +65,7 @@ def converse(
     return runs
 
 
+@hypothesis.settings(deadline=None)
 @given(
     seeds=st.tuples(st.integers(0, 30), st.integers(0, 30)),
     first=words,

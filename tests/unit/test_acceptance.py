@@ -262,7 +262,7 @@ def test_the_enumeration_finds_a_row_processed_after_the_wrong_history(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     models = random_models(0, n_vocab=4)
-    monkeypatch.setattr(acceptance, "candidates", lambda row, _, s: candidates(row, CONTEXT, s))
+    monkeypatch.setattr(acceptance, "candidates", lambda row, _, s, c: candidates(row, CONTEXT, s))
     assert error(committed(RejectionRule, models, 2, PENALISED), models, 3, PENALISED) > 1e-3
 
 
@@ -402,7 +402,9 @@ def test_rejection_looks_at_no_row_after_the_first_rejected_token(
 ) -> None:
     seen: list[Tokens] = []
 
-    def recorded(row: Logits, history: Sequence[int], settings: SamplingSettings) -> Candidates:
+    def recorded(
+        row: Logits, history: Sequence[int], settings: SamplingSettings, constraint: None
+    ) -> Candidates:
         seen.append(tuple(history))
         return candidates(row, history, settings)
 

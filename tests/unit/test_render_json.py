@@ -22,7 +22,10 @@ from spec_cli.events import (
     PromptText,
     ReasoningDelta,
     RoundDone,
+    ScoredToken,
     TextDelta,
+    TokenLogprob,
+    TokensScored,
 )
 from spec_cli.render.info import RunInfo
 from spec_cli.render.json import JsonLines, JsonObject
@@ -67,7 +70,9 @@ def documented(heading: str) -> set[str]:
 
 
 THOUGHT = ReasoningDelta("Hm.", (), Origin.PLAIN)
-EVENTS = [THOUGHT, *scripted_events(TEXT, drafting_off_after=30)]
+A, END = TokenLogprob(97, "a", b"a", -0.5), TokenLogprob(2, "<end>", None, -1.5)
+SCORES = TokensScored((ScoredToken(A, (A, END)), ScoredToken(END, ())))
+EVENTS = [SCORES, THOUGHT, *scripted_events(TEXT, drafting_off_after=30)]
 
 
 def test_every_field_of_the_object_is_documented_and_every_documented_field_is_there() -> None:
@@ -89,7 +94,18 @@ def test_every_field_of_a_line_is_documented_and_every_documented_field_is_there
 def test_the_end_line_is_the_object_without_its_text() -> None:
     *_, end = run_lines(EVENTS)
     whole = run_object(EVENTS)
-    assert {**end, "text": TEXT, "reasoning": "Hm."} == {**whole, "event": "end"}
+    texts = {"text": TEXT, "reasoning": "Hm.", "logprobs": None}
+    assert {**end, **texts} == {**whole, "event": "end"}
+
+
+def test_scores_are_in_the_object_and_in_lines_where_they_are_asked_for() -> None:
+    a: dict[str, object] = {"token": "a", "id": 97, "logprob": -0.5, "bytes": [97]}
+    end: dict[str, object] = {"token": "<end>", "id": 2, "logprob": -1.5, "bytes": None}
+    content = [a | {"top_logprobs": [a, end]}, end | {"top_logprobs": []}]
+    info = replace(INFO, has_logprobs=True)
+    assert run_object([*EVENTS[:1], *EVENTS], info)["logprobs"] == {"content": 2 * content}
+    assert run_object(EVENTS[1:], info)["logprobs"] == {"content": []}
+    assert run_lines(EVENTS, info)[1] == {"event": "logprobs", "content": content}
 
 
 def test_the_start_line_is_the_part_of_the_object_known_before() -> None:

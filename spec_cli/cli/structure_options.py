@@ -1,0 +1,118 @@
+"""The options of `spec-cli run` that constrain an answer or look into it, and how they are read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from spec_cli.cli.options import require_one
+from spec_cli.errors import UsageError
+from spec_cli.grammar.json_schema import schema_to_gbnf
+from spec_cli.settings import MAX_LOGPROBS
+
+_STRUCTURE, _SAMPLING, _OUTPUT = "Structure", "Sampling", "Output"
+_BIAS = re.compile(r"(\d+)([+-])((?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|inf)", re.IGNORECASE)
+
+Grammar = Annotated[
+    str | None,
+    typer.Option(
+        "--grammar",
+        metavar="GBNF",
+        help="The answer follows this grammar, in llama.cpp's GBNF.",
+        rich_help_panel=_STRUCTURE,
+    ),
+]
+GrammarFile = Annotated[
+    str | None,
+    typer.Option(
+        "--grammar-file",
+        metavar="FILE",
+        help="The answer follows the GBNF grammar in FILE.",
+        rich_help_panel=_STRUCTURE,
+    ),
+]
+JsonSchema = Annotated[
+    str | None,
+    typer.Option(
+        "--json-schema",
+        metavar="FILE|JSON",
+        help='The answer is JSON that satisfies this schema; `{"type":"object"}` is any object.',
+        rich_help_panel=_STRUCTURE,
+    ),
+]
+LogitBias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--logit-bias",
+        metavar="ID(+|-)BIAS",
+        help="Add BIAS to the logit of token ID; `-inf` forbids it. Repeatable.",
+        rich_help_panel=_SAMPLING,
+    ),
+]
+IgnoreEos = Annotated[
+    bool,
+    typer.Option(
+        "--ignore-eos",
+        help="The model may not end its answer; `-n` or the context does.",
+        rich_help_panel=_SAMPLING,
+    ),
+]
+Logprobs = Annotated[
+    int | None,
+    typer.Option(
+        "--logprobs",
+        metavar="N",
+        help=f"With `--json` or `--jsonl`: the log-probability of each token, and of the N "
+        f"likeliest ones, 0 to {MAX_LOGPROBS}.",
+        rich_help_panel=_OUTPUT,
+    ),
+]
+
+
+def grammar_of(grammar: str | None, file: str | None, schema: str | None) -> str | None:
+    """The GBNF that the answer follows, from one of the three options. Raises UsageError."""
+    given = {"--grammar": grammar, "--grammar-file": file, "--json-schema": schema}
+    flags = [flag for flag, value in given.items() if value is not None]
+    for other in flags[1:]:
+        require_one(flags[0], True, other, True)
+    if file is not None:
+        return _read("--grammar-file", file)
+    if schema is not None:
+        is_text = schema.lstrip().startswith(("{", "[")) or schema.strip() in ("true", "false")
+        return schema_to_gbnf(schema if is_text else _read("--json-schema", schema))
+    return grammar
+
+
+def logit_bias(pairs: Sequence[str]) -> tuple[tuple[int, float], ...]:
+    """Ids and what is added to their logits; several biases of one id add up."""
+    found: dict[int, float] = {}
+    for pair in pairs:
+        match = _BIAS.fullmatch(pair.strip())
+        if match is None:
+            raise UsageError(
+                f"--logit-bias is `{pair}`, but must be a token id, a sign and a number",
+                hint="as `--logit-bias 151645-inf` or `--logit-bias 15043+1.5`",
+            )
+        token = int(match[1])
+        found[token] = found.get(token, 0.0) + float(match[2] + match[3])
+    return tuple(found.items())
+
+
+def require_json(n_logprobs: int | None, *, json: bool) -> int | None:
+    """`n_logprobs`. Raises UsageError where they would be shown nowhere."""
+    if n_logprobs is not None and not json:
+        raise UsageError("--logprobs has no place in plain text", hint="add `--json` or `--jsonl`")
+    return n_logprobs
+
+
+def _read(flag: str, file: str) -> str:
+    try:
+        return Path(file).read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{flag}: cannot read {file}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"{flag}: {file} is not UTF-8 text") from None

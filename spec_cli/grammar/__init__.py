@@ -1,0 +1,1 @@
+"""Grammars as text: what llama.cpp can use, and how a JSON schema becomes one."""
