@@ -380,3 +380,17 @@ def test_a_batch_can_go_on_with_more_lines_at_a_time(
 @pytest.mark.parametrize("n", ["0", "17"])
 def test_a_number_of_lines_that_no_pass_holds_is_refused(call: Call, n: str) -> None:
     call("run", "--input", "-", "--parallel", n).fails(2, "--parallel is", "from 1 to 16")
+
+
+@pytest.mark.parametrize("n", ["1", "2"])
+def test_a_grammar_holds_for_every_line(
+    spec_cli: SpecCli, exact: tuple[str, ...], models: Models, n: str
+) -> None:
+    grammar = 'root ::= "yes" [a-f]* "." | "no" [g-z]* "."'
+    options = ("--grammar", grammar, "--temp", "2")
+    prompts = ["a", "bb", "hello"]
+    run = spec_cli(*exact, *options, "--parallel", n, stdin=encoded(prompts))
+    assert [row["text"][:2] in ("ye", "no") for row in run.events] == [True] * 3
+    args = (*exact[:-2], *options, "--json")
+    alone = [spec_cli(*args, prompt).json["text"] for prompt in prompts]
+    assert [row["text"] for row in run.events] == alone
