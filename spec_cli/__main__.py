@@ -8,10 +8,10 @@ def main() -> None:
     try:
         from spec_cli.cli.app import app
         from spec_cli.cli.guard import exit_code_of
-        from spec_cli.cli.signals import raise_on_sigterm
+        from spec_cli.cli.signals import raise_on_termination
     except KeyboardInterrupt:  # while the imports take their quarter of a second
         sys.exit(130)
-    raise_on_sigterm()
+    raise_on_termination()
     sys.exit(exit_code_of(app))
 
 

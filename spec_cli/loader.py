@@ -20,11 +20,13 @@ from spec_cli.llama.context import ContextSettings, LlamaContext
 from spec_cli.llama.devices import Device, cpu_device, find_device, offload_devices
 from spec_cli.llama.library import library
 from spec_cli.llama.model import LlamaModel, LoadSettings
+from spec_cli.llama.rehearsal import rehearse
 from spec_cli.settings import ALL_LAYERS, SessionSettings
 from spec_cli.spec.costs import DRAFT_WIDTHS, PassTimes
 from spec_cli.spec.exactness import DEFAULT_KERNELS, Exact, ExactnessPlan
-from spec_cli.state import StateStore
+from spec_cli.state import StateStore, file_identity
 
+_REHEARSED = "rehearsed"
 _log = logging.getLogger(__name__)
 
 
@@ -35,6 +37,7 @@ class Environment:
     `clock` gives seconds; `cancelled` is asked often and from inside passes; `notify` receives
     what the user should know; `progress` what is being done now, with a fraction or None.
     `copies` is the directory for faster copies of draft models; None: none are made.
+    `rehearses`: a file that was never loaded here is first loaded by another process.
     """
 
     state: StateStore
@@ -43,6 +46,7 @@ class Environment:
     notify: Callable[[Notice], None]
     progress: Callable[[str, float | None], None]
     copies: Path | None = None
+    rehearses: bool = False
 
 
 class Loader:
@@ -78,6 +82,7 @@ class Loader:
 
         Raises ModelError, ResourceError or Cancelled.
         """
+        self._rehearse(path)
         planner = self._planner(path)
         plan = planner.stored()
         if plan is None and self._settings.exact is Exact.ON:
@@ -89,6 +94,7 @@ class Loader:
 
     def draft(self, path: Path) -> LlamaModel:
         """The draft model. Raises ModelError, ResourceError or Cancelled."""
+        self._rehearse(path)
         return self._load(path, self.draft_devices, repack=DEFAULT_KERNELS.repack)
 
     def context(self, model: LlamaModel, settings: ContextSettings) -> LlamaContext:
@@ -105,6 +111,7 @@ class Loader:
         timer = self._draft_timer(path)
         if stored := timer.stored():
             return stored
+        self._rehearse(path)
         with self._open(path, self.draft_devices, repack=DEFAULT_KERNELS.repack) as model:
             if not model.can_roll_back:
                 return None
@@ -134,6 +141,15 @@ class Loader:
             _log.info("%s", found.reason)
             return None
         return found.path
+
+    def _rehearse(self, path: Path) -> None:
+        """See that a file that was never loaded here does not take this process with it."""
+        key = {"build": library().version, **file_identity(path)}
+        if not self._env.rehearses or self._env.state.load(_REHEARSED, key):
+            return
+        self._env.progress(f"trying {path.name} (once)", None)
+        if rehearse(path, cancelled=self._env.cancelled):
+            self._env.state.save(_REHEARSED, key, True)
 
     def _draft_timer(self, path: Path) -> PassTimer:
         return PassTimer(

@@ -43,7 +43,7 @@ def answer(
         started = time.perf_counter()
         try:
             with status, Session(pair.target.path, draft, settings, environment) as session:
-                tokens = _encode(session, prompt)
+                tokens = _encode(session, prompt, interrupts)
                 session.prepare(len(tokens), generation.max_tokens)
                 load_s = time.perf_counter() - started
                 status.close()
@@ -60,9 +60,9 @@ def answer(
         raise typer.Exit(interrupts.exit_code)
 
 
-def _encode(session: Session, prompt: PromptInput) -> list[int]:
+def _encode(session: Session, prompt: PromptInput, cancelled: Interrupts) -> list[int]:
     template = session.target_header.chat_template
-    return encode_prompt(session.model, template, prompt, datetime.now())
+    return encode_prompt(session.model, template, prompt, datetime.now(), cancelled=cancelled)
 
 
 def _show(

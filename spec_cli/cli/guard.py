@@ -11,6 +11,7 @@ from typing import TextIO, TypeVar
 
 import typer
 
+from spec_cli.cli.log import inert, redacted
 from spec_cli.cli.signals import Terminated
 from spec_cli.errors import Cancelled, ExitCode, SpecError
 from spec_cli.render.stdout import discard
@@ -62,9 +63,9 @@ def _exit_code(error: BaseException) -> int:
     if isinstance(error, (KeyboardInterrupt, Cancelled)):
         return ExitCode.SIGINT
     if isinstance(error, Terminated):
-        return ExitCode.SIGTERM
+        return 128 + error.signal
     if os.environ.get(DEBUG_VARIABLE):
-        traceback.print_exception(error)
+        _write("".join(traceback.format_exception(error)))
     if isinstance(error, SpecError):
         show_error(error.message, error.hint)
         return error.exit_code
@@ -82,11 +83,14 @@ def _exit_code(error: BaseException) -> int:
 
 def show_error(message: str, hint: str | None) -> None:
     """`error: ...` and `hint: ...` on stderr, control characters made visible."""
-    lines = [f"error: {message}"] + ([f"hint: {hint}"] if hint else [])
+    _write(f"error: {message}\n" + (f"hint: {hint}\n" if hint else ""))
+
+
+def _write(text: str) -> None:
     if sys.stderr is None:
         return
     try:
-        sys.stderr.write("".join(f"{_inert(line)}\n" for line in lines))
+        sys.stderr.write(inert(redacted(text)))
         sys.stderr.flush()
     except OSError:
         _silence(sys.stderr)  # nobody can be told; the exit code remains
@@ -97,6 +101,3 @@ def _silence(stream: TextIO | None) -> None:
     if stream is not None:
         discard(stream)
 
-
-def _inert(text: str) -> str:
-    return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)

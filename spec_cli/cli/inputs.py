@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -51,11 +52,16 @@ def read_material(terminal: Terminal, file: str | None) -> bytes | None:
 
 
 def encode_prompt(
-    model: LlamaModel, template: str | None, prompt: PromptInput, now: datetime
+    model: LlamaModel,
+    template: str | None,
+    prompt: PromptInput,
+    now: datetime,
+    *,
+    cancelled: Callable[[], bool] = lambda: False,
 ) -> list[int]:
     """Token ids of `prompt`; `template` is the model's own chat template, if it has one.
 
-    Raises UsageError or ModelError when there is no usable template.
+    Raises UsageError or ModelError when there is no usable template, and Cancelled.
     """
     if prompt.raw:
         return raw_tokens(model, prompt.text, bos_token=model.bos_text)
@@ -67,4 +73,5 @@ def encode_prompt(
         now=now,
     )
     messages = [Message("system", prompt.system)] if prompt.system is not None else []
-    return chat_tokens(model, chosen, [*messages, Message("user", prompt.text)])
+    messages.append(Message("user", prompt.text))
+    return chat_tokens(model, chosen, messages, cancelled=cancelled)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import secrets
 
 from spec_cli.cli import options as opt
 from spec_cli.cli.answer import answer
 from spec_cli.cli.inputs import PromptInput, read_material
+from spec_cli.cli.log import show_log
 from spec_cli.cli.pairs import choose_pair, fetch_pair
 from spec_cli.prompt import compose_prompt, read_template
 from spec_cli.registry import load_registry
@@ -90,7 +90,7 @@ def run(
     terminal = detect()
     text = compose_prompt(prompt, read_material(terminal, file), raw=raw)
     if verbose:
-        logging.basicConfig(level=logging.DEBUG, stream=terminal.stderr, format="%(message)s")
+        show_log(terminal.stderr)
     template = None if chat_template is None else read_template(chat_template)
     prompt_input = PromptInput(text, system=system, raw=raw, chat_template=template)
     pair = choose_pair(load_registry(), model, draft_model, drafter)

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM: the first asks a run to stop, the second ends the process at once."""
+"""SIGINT, SIGTERM and SIGHUP: the first asks a run to stop, a second ends the process at once."""
 
 from __future__ import annotations
 
@@ -12,17 +12,21 @@ _SHOW_CURSOR = "\x1b[?25h"
 
 
 class Terminated(BaseException):
-    """SIGTERM outside of a run; the way KeyboardInterrupt stands for SIGINT."""
+    """SIGTERM or SIGHUP outside of a run; the way KeyboardInterrupt stands for SIGINT."""
+
+    def __init__(self, number: signal.Signals) -> None:
+        self.signal = number
 
 
-def raise_on_sigterm() -> None:
-    """Let SIGTERM unwind the stack, so that files and terminals are left in order."""
+def raise_on_termination() -> None:
+    """Let SIGTERM and SIGHUP unwind the stack, so that files and terminals are left in order."""
 
-    def terminate(_number: int, _frame: FrameType | None) -> None:
-        raise Terminated
+    def terminate(number: int, _frame: FrameType | None) -> None:
+        raise Terminated(signal.Signals(number))
 
-    if signal.getsignal(signal.SIGTERM) is not signal.SIG_IGN:
-        signal.signal(signal.SIGTERM, terminate)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if not _is_ignored(number):
+            signal.signal(number, terminate)
 
 
 class Interrupts:
@@ -33,8 +37,8 @@ class Interrupts:
         self._previous: dict[signal.Signals, signal._HANDLER] = {}
 
     def __enter__(self) -> Self:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            if signal.getsignal(number) is not signal.SIG_IGN:  # as `nohup` and `&` leave them
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if not _is_ignored(number):
                 self._previous[number] = signal.signal(number, self._receive)
         return self
 
@@ -62,3 +66,8 @@ class Interrupts:
                 os.write(2, _SHOW_CURSOR.encode())
             os._exit(self.exit_code)
         self.signal = signal.Signals(number)
+
+
+def _is_ignored(number: signal.Signals) -> bool:
+    """As `nohup` and `&` leave some of them."""
+    return signal.getsignal(number) is signal.SIG_IGN

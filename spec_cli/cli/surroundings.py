@@ -22,4 +22,5 @@ def surroundings(interrupts: Interrupts, notices: list[Notice], status: Status) 
         notify=notices.append,
         progress=status.show,
         copies=user_cache_path("spec-cli", appauthor=False) / "drafts",
+        rehearses=True,
     )
