@@ -1,6 +1,8 @@
 """The `spec-cli` program; `python -m spec_cli` is the same."""
 
+import os
 import sys
+import threading
 
 
 def main() -> None:
@@ -12,7 +14,11 @@ def main() -> None:
     except KeyboardInterrupt:  # while the imports take their quarter of a second
         sys.exit(130)
     raise_on_termination()
-    sys.exit(exit_code_of(app))
+    exit_code = exit_code_of(app)
+    if threading.active_count() > 1:
+        # A native call goes on that nothing can stop: its library must not be unloaded under it.
+        os._exit(exit_code)
+    sys.exit(exit_code)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Put a file with `text` at `path`, in place of what is there; a link is replaced, not followed.
+    """Put a file with `text` at `path`, in place of what is there; no link is followed.
 
     Raises OSError, and then leaves what was there.
     """

@@ -175,7 +175,7 @@ class Loader:
             self._env.progress(f"loading {path.name}", fraction)
             return not self._env.cancelled()
 
-        return LlamaModel(path, load, progress=report)
+        return LlamaModel(path, load, progress=report, cancelled=self._env.cancelled)
 
     def _planner(self, path: Path) -> Planner:
         setup = TargetSetup(

@@ -97,7 +97,7 @@ def commit_of(cache_dir: Path, repo: str, revision: str) -> str:
     `revision` itself when there is no such branch: then it is a commit.
     """
     ref = repo_dir(cache_dir, repo) / "refs" / revision
-    return ref.read_text().strip() if ref.is_file() else revision
+    return ref.read_text(errors="replace").strip() if ref.is_file() else revision
 
 
 def snapshot_files(cache_dir: Path, repo: str, commit: str) -> dict[str, Path]:

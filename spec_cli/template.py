@@ -23,7 +23,7 @@ from typing import Any, NoReturn
 
 from spec_cli.errors import Cancelled
 
-MAX_CPU_S = 5
+MAX_CPU_S = 3
 MAX_MEMORY_BYTES = 2 << 30
 _POLL_S = 0.05
 

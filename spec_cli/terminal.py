@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TextIO, cast
 
@@ -32,6 +33,7 @@ def detect(environ: Mapping[str, str] = os.environ) -> Terminal:
     """The terminal of this process. A stream that was closed at its start is as good as empty."""
     dumb = environ.get("TERM") == "dumb"
     stdin, stdout, stderr = _open(sys.stdin, "r"), _open(sys.stdout, "w"), _open(sys.stderr, "w")
+    _as_utf_8(stdout)
     stderr_is_tty = stderr.isatty()
     return Terminal(
         stdin=stdin,
@@ -48,3 +50,9 @@ def detect(environ: Mapping[str, str] = os.environ) -> Terminal:
 def _open(stream: TextIO | None, mode: str) -> TextIO:
     """`stream`, or nothing to read from or write to where the process was started without it."""
     return stream if stream is not None else cast(TextIO, Path(os.devnull).open(mode))
+
+
+def _as_utf_8(stream: TextIO) -> None:
+    """From now on `stream` takes any text and any path, whatever the locale says."""
+    if isinstance(stream, TextIOWrapper):
+        stream.reconfigure(encoding="utf-8", errors="surrogateescape")

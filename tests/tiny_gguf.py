@@ -8,7 +8,7 @@ fewer layers or with `noise` gives a draft: at noise 0.1 it agrees on 8 tokens o
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -97,8 +97,11 @@ def write_tiny_model(
     n_embd: int = 64,
     vocab: TinyVocab | None = None,
     chat_template: str | None = CHATML,
+    change: Callable[[gguf.GGUFWriter], None] = lambda writer: None,
 ) -> Path:
     """Write a model and return its path. `noise` is relative to the scale of each weight.
+
+    `change` may spoil it: it gets the writer before anything is written.
 
     `arch="mamba"` is recurrent: its memory cannot drop its tail. All layers of `gemma3`, where
     there are fewer than six, look no further back than `N_WINDOW` tokens. `n_embd` is a multiple of
@@ -127,6 +130,7 @@ def write_tiny_model(
     for i in range(n_layer):
         for name, weight in layer(weights, f"blk.{i}", n_embd):
             writer.add_tensor(name, weight)
+    change(writer)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -56,6 +56,10 @@ def answer(
                     reason = _show(session, tokens, generation, renderer)
         except Cancelled:
             reason = FinishReason.INTERRUPTED
+        except OSError:
+            if not interrupts():
+                raise
+            reason = FinishReason.INTERRUPTED  # a terminal that hung up takes no last words
     if reason is FinishReason.INTERRUPTED:
         raise typer.Exit(interrupts.exit_code)
 

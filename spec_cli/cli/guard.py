@@ -39,6 +39,7 @@ def guarded(command: F) -> F:
 
 def exit_code_of(program: Callable[[], object]) -> int:
     """Run the whole `program`; its exit code, all it wrote having reached stdout."""
+    code: int = ExitCode.OK
     try:
         try:
             program()
@@ -46,8 +47,11 @@ def exit_code_of(program: Callable[[], object]) -> int:
             if sys.stdout is not None:
                 sys.stdout.flush()
     except BaseException as error:
-        return _exit_code(error)
-    return ExitCode.OK
+        code = _exit_code(error)
+    _write(
+        ""
+    )  # or the interpreter, which flushes stderr at last, puts its own code in place of ours
+    return code
 
 
 def _exit_code(error: BaseException) -> int:
@@ -100,4 +104,3 @@ def _silence(stream: TextIO | None) -> None:
     """Keep the interpreter's last flush from failing again."""
     if stream is not None:
         discard(stream)
-

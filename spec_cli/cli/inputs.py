@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import BinaryIO
 
 from spec_cli.errors import UsageError
 from spec_cli.llama.model import LlamaModel
@@ -14,6 +15,7 @@ from spec_cli.prompt import Message, chat_tokens, check_text, choose_template, r
 from spec_cli.terminal import Terminal
 
 _STDIN = "-"
+_MAX_BYTES = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +40,27 @@ def read_material(terminal: Terminal, file: str | None) -> bytes | None:
     """The bytes of `--file`, else of stdin unless it is a terminal. Raises UsageError."""
     if file is not None and file != _STDIN:
         try:
-            return Path(file).read_bytes()
+            with Path(file).open("rb") as opened:
+                return _read(opened, file)
         except OSError as error:
             raise UsageError(f"cannot read {file}: {error.strerror}") from None
     if terminal.stdin_is_tty and file != _STDIN:
         return None
     try:
-        return terminal.stdin.buffer.read()
+        return _read(terminal.stdin.buffer, "stdin")
     except OSError as error:
         if error.errno == errno.EBADF and file != _STDIN:
             return None  # nohup leaves a stdin that is open for writing only
         raise UsageError(f"cannot read stdin: {error.strerror}") from None
+
+
+def _read(file: BinaryIO, name: str) -> bytes:
+    data = file.read(_MAX_BYTES + 1)
+    if len(data) > _MAX_BYTES:
+        raise UsageError(
+            f"{name} holds more than {_MAX_BYTES >> 20} MiB: no context has room for it"
+        )
+    return data
 
 
 def encode_prompt(

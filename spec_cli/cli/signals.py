@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Self
 
@@ -62,8 +63,9 @@ class Interrupts:
 
     def _receive(self, number: int, _frame: FrameType | None) -> None:
         if self.signal is not None:
-            if sys.stderr.isatty():
-                os.write(2, _SHOW_CURSOR.encode())
+            with suppress(OSError):  # a terminal that has hung up
+                if sys.stderr is not None and sys.stderr.isatty():
+                    os.write(2, _SHOW_CURSOR.encode())
             os._exit(self.exit_code)
         self.signal = signal.Signals(number)
 

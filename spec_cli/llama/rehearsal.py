@@ -5,6 +5,7 @@ llama.cpp checks much of a file by assertions, and one that fails ends the proce
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,6 +17,11 @@ from spec_cli.llama.context import ContextSettings, LlamaContext
 from spec_cli.llama.model import LlamaModel, LoadSettings
 
 _POLL_S = 0.05
+_SOURCE = re.compile(r"^/\S*/(?=[\w.-]+:\d+: )")  # where llama.cpp was built
+# Every byte that UTF-8 has: a vocabulary that lacks one may end the process, too.
+_TEXT = "".join(
+    map(chr, [*range(0x800), *range(0x800, 0xD800, 0x800), *range(0xE000, 0x110000, 0x800)])
+)
 
 
 def rehearse(path: Path, *, cancelled: Callable[[], bool]) -> bool:
@@ -52,7 +58,7 @@ def _first_words(process: subprocess.Popen[str], cancelled: Callable[[], bool]) 
     while True:
         try:
             lines = process.communicate(timeout=_POLL_S)[1].splitlines()
-            return next((line.strip() for line in lines if line.strip()), "")
+            return next((_SOURCE.sub("", line.strip()) for line in lines if line.strip()), "")
         except subprocess.TimeoutExpired:
             if cancelled():
                 raise Cancelled from None
@@ -66,7 +72,7 @@ def main() -> None:
             LlamaModel(Path(sys.argv[1]), LoadSettings(repack=False)) as model,
             LlamaContext(model, settings) as context,
         ):
-            model.tokenize("It's 1 word, and 2.", special=True, bos=True)
+            model.tokenize(_TEXT, special=True, bos=True)
             context.eval([0] * min(4, model.n_vocab))
             context.eval([0])
     except SpecError as error:

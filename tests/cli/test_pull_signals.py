@@ -73,7 +73,9 @@ def test_two_at_once_fetch_it_once(
     one, other = (finished(process) for process in both)
     assert (one.exit_code, one.stdout) == (0, other.stdout)
     assert Path(one.stdout.decode().strip()).read_bytes() == CONTENT
-    assert [path for path, _ in hub.requests].count(f"/user/toy-GGUF/resolve/{COMMIT}/toy-q8_0.gguf") == 1
+    assert [path for path, _ in hub.requests].count(
+        f"/user/toy-GGUF/resolve/{COMMIT}/toy-q8_0.gguf"
+    ) == 1
 
 
 def test_a_limit_on_file_sizes_is_a_download_error_and_keeps_what_is_there(

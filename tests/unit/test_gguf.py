@@ -178,7 +178,9 @@ def test_token_id_out_of_range_counts_as_none(tmp_path: Path) -> None:
         (b"GGUF" + struct.pack("<IQQ", 3, 0, 0), "names no architecture"),
         (b"GGUF" + struct.pack("<IQQQ1sIIQ", 3, 0, 1, 1, b"k", 9, 9, 1), "an array holds arrays"),
         (
-            b"GGUF" + struct.pack("<IQQQ1sI", 3, 0, 1, 1, b"k", 9) + struct.pack("<IQ", 9, 1) * 10**6,
+            b"GGUF"
+            + struct.pack("<IQQQ1sI", 3, 0, 1, 1, b"k", 9)
+            + struct.pack("<IQ", 9, 1) * 10**6,
             "an array holds arrays",
         ),
     ],

@@ -1,4 +1,4 @@
-"""Whatever a header says, reading it gives a header or one clear error: quickly, in little memory."""
+"""Whatever a header says, reading it gives a header or one clear error."""
 
 from __future__ import annotations
 

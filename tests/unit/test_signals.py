@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -47,3 +49,18 @@ def test_a_termination_outside_of_a_run_unwinds_the_stack(number: signal.Signals
     with pytest.raises(Terminated) as caught:
         signal.raise_signal(number)
     assert caught.value.signal == number
+
+
+@pytest.mark.parametrize("stderr", [subprocess.DEVNULL, None], ids=["open", "closed"])
+@pytest.mark.parametrize("number", NUMBERS)
+def test_a_second_signal_ends_a_process_that_does_not_hear_the_first(
+    number: signal.Signals, stderr: int | None
+) -> None:
+    code = (
+        "import signal\nfrom spec_cli.cli.signals import Interrupts\nwith Interrupts():\n"
+        f"  signal.raise_signal({int(number)})\n  signal.raise_signal({int(number)})\n"
+    )
+    command = [sys.executable, "-c", code]
+    if stderr is None:
+        command = ["/bin/sh", "-c", '"$@" 2>&-', "sh", *command]
+    assert subprocess.run(command, stderr=stderr, check=False).returncode == 128 + number
