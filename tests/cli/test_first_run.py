@@ -31,8 +31,10 @@ def assert_left_in_order(home: Path) -> None:
             json.loads(path.read_text())
 
 
-@pytest.mark.parametrize("number", [SIGINT, SIGTERM, SIGHUP], ids=lambda number: number.name)
-@pytest.mark.parametrize("delay_s", [0.8, 1.4, 2.0, 2.6, 3.2, 4.0])
+@pytest.mark.parametrize(
+    ("number", "delay_s"),
+    [(SIGINT, 0.8), (SIGTERM, 1.4), (SIGHUP, 2.0), (SIGINT, 2.6), (SIGTERM, 3.2), (SIGHUP, 4.0)],
+)
 def test_a_signal_at_any_time_ends_a_first_run_and_leaves_nothing_half_made(
     fresh: SpecCli, models: Models, plain: Done, number: int, delay_s: float
 ) -> None:
