@@ -48,9 +48,7 @@ def exit_code_of(program: Callable[[], object]) -> int:
                 sys.stdout.flush()
     except BaseException as error:
         code = _exit_code(error)
-    _write(
-        ""
-    )  # or the interpreter, which flushes stderr at last, puts its own code in place of ours
+    _write("")  # a stderr that cannot be flushed would give the interpreter's code in place of ours
     return code
 
 

@@ -119,7 +119,7 @@ class LlamaModel:
     def tokenize(self, text: str, *, special: bool, bos: bool) -> list[int]:
         """The ids of `text`. `special`: control tokens written in it become those tokens.
         `bos`: with the beginning-of-sequence token, if the vocabulary wants one.
-        Raises Cancelled; the model is then of no more use.
+        Raises Cancelled; llama.cpp goes on then, and until it has ended `close` frees nothing.
         """
         # Not by llama_tokenize's add_special: it may also append an end-of-sequence token.
         wants_bos = bos and self._api.llama_vocab_get_add_bos(self.vocab)

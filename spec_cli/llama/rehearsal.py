@@ -44,7 +44,10 @@ def rehearse(path: Path, *, cancelled: Callable[[], bool]) -> bool:
         finally:
             process.kill()  # whatever ended the wait; nothing when it has ended itself
     if process.returncode == -SIGKILL:
-        raise ResourceError(f"the process that tried to load {path.name} was killed: low memory?")
+        raise ResourceError(
+            f"the process that tried {path.name} was killed",
+            hint="see whether there is enough memory for it",
+        )
     if process.returncode < 0:
         raise ModelError(
             f"{path.name} makes llama.cpp crash: {error or f'signal {-process.returncode}'}",

@@ -37,7 +37,7 @@ def test_greedy_text_is_the_same_whoever_drafts(
 def test_a_model_that_drafts_for_itself_is_always_accepted(
     call: Call, models: Models, plain: Done
 ) -> None:
-    pair = ("-m", models.target, "-d", models.target, "--drafter", "model")
+    pair = ("-m", models.target, "-d", models.target, "--drafter", "model", "--draft-original")
     run = call(*GREEDY, "-n", str(N_TOKENS), *pair, "-k", "4", "--json")
     assert run.json["tokens"] == plain.json["tokens"]
     assert run.json["speculative"]["draft_acceptance_rate"] == 1
