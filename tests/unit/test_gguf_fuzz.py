@@ -126,22 +126,14 @@ def outcome(path: Path) -> Header | ModelError:
 
 
 @given(files())
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=200)
 def test_any_header_is_read_or_refused_in_one_line(scratch: Path, content: bytes) -> None:
     scratch.write_bytes(content)
     outcome(scratch)
 
 
-def good(*pairs: bytes, tensor: bytes = b"\x00" * 64) -> bytes:
-    entry = u64(1) + b"t" + u32(1) + u64(16) + u32(0) + u64(0)
-    counts = u64(1) + u64(_GOOD[1] + len(pairs))
-    return b"GGUF" + u32(3) + counts + _GOOD[0] + b"".join(pairs) + entry + bytes(32) + tensor
-
-
-def test_the_file_that_is_varied_is_good(scratch: Path) -> None:
-    scratch.write_bytes(good())
+def test_the_beginning_that_is_varied_is_good(scratch: Path) -> None:
+    tensor = u64(1) + b"t" + u32(1) + u64(16) + u32(0) + u64(0)
+    start, n_keys = _GOOD
+    scratch.write_bytes(b"GGUF" + u32(3) + u64(1) + u64(n_keys) + start + tensor + bytes(96))
     assert isinstance(outcome(scratch), Header)
-
-
-def pair(key: str, kind: int, value: bytes) -> bytes:
-    return u64(len(key)) + key.encode() + u32(kind) + value
