@@ -72,7 +72,7 @@ def test_a_session_that_answers_again_and_again_does_not_grow(
             for _ in session.generate(prompt, generation(i)):
                 pass
 
-        assert growth(answer, n_warm=200, n=2000) < MAX_GROWTH_BYTES
+        assert growth(answer, n_warm=100, n=1000) < MAX_GROWTH_BYTES
 
 
 def test_sessions_that_come_and_go_leave_nothing_behind(
@@ -88,4 +88,4 @@ def test_sessions_that_come_and_go_leave_nothing_behind(
             for _ in session.generate(prompt, generation(i)):
                 pass
 
-    assert growth(visit, n_warm=30, n=200) < MAX_GROWTH_BYTES
+    assert growth(visit, n_warm=20, n=100) < MAX_GROWTH_BYTES
