@@ -47,7 +47,7 @@ def answer(
         started = time.perf_counter()
         try:
             with status, Session(pair.target.path, draft, settings, environment) as session:
-                encoded = _encode(session, prompt)
+                encoded = _encode(session, prompt, interrupts)
                 tokens = encoded.tokens
                 generation = replace(generation, reasoning=encoded.reasoning)
                 session.prepare(len(tokens), generation.max_tokens)
@@ -75,6 +75,9 @@ def answer(
                     records.reuse.save(session, tokens)
         except Cancelled:
             pass
+        except OSError:
+            if not interrupts():
+                raise  # a terminal that hung up takes no last words
     if finished is None or _is_interrupted(finished):
         raise typer.Exit(interrupts.exit_code)
 
@@ -83,8 +86,9 @@ def _is_interrupted(finished: Finished) -> bool:
     return finished.reason is FinishReason.INTERRUPTED
 
 
-def _encode(session: Session, prompt: PromptInput) -> EncodedPrompt:
-    return encode(session.model, session.target_header.chat_template, prompt, datetime.now())
+def _encode(session: Session, prompt: PromptInput, cancelled: Interrupts) -> EncodedPrompt:
+    template = session.target_header.chat_template
+    return encode(session.model, template, prompt, datetime.now(), cancelled=cancelled)
 
 
 def _renderers(

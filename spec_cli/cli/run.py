@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import secrets
 
 from spec_cli.cli import options as opt
@@ -12,6 +11,7 @@ from spec_cli.cli.answer import answer
 from spec_cli.cli.display_options import Color
 from spec_cli.cli.estimate import Estimate, print_estimate
 from spec_cli.cli.inputs import read_material
+from spec_cli.cli.log import show_log
 from spec_cli.cli.pairs import choose_pair, fetch_pair
 from spec_cli.prompt import compose_prompt
 from spec_cli.registry import load_registry
@@ -118,7 +118,7 @@ def run(
     terminal = detect(color)
     text = "" if estimate else compose_prompt(prompt, read_material(terminal, file), raw=raw)
     if verbose:
-        logging.basicConfig(level=logging.DEBUG, stream=terminal.stderr, format="%(message)s")
+        show_log(terminal.stderr)
     prompt_input = text_opt.prompt_input(
         text,
         raw=raw,
