@@ -41,7 +41,7 @@ from spec_cli.spec.interfaces import AcceptanceRule, LanguageModel
 from spec_cli.spec.meter import MeteredModel, PassMeter
 from spec_cli.spec.padding import PaddedModel
 from spec_cli.state import file_fingerprint
-from spec_cli.text import Output
+from spec_cli.text import NO_OPENING, Opening, Output
 
 _CONTENDED = 1.6  # times what was measured
 _WORTH_SAYING_S = 0.01  # a plain step; shorter ones are disturbed by anything
@@ -206,7 +206,12 @@ class Session:
             self._settle_drafting(n_ctx)
 
     def generate(
-        self, prompt: Sequence[int], generation: GenerationSettings, arm: Arm | None = None
+        self,
+        prompt: Sequence[int],
+        generation: GenerationSettings,
+        arm: Arm | None = None,
+        *,
+        opening: Opening = NO_OPENING,
     ) -> Iterator[Event]:
         """The events of one generation, by `arm` or as the settings say.
 
@@ -233,8 +238,7 @@ class Session:
             self.model.is_end,
             stop=generation.stop,
             max_tokens=max_tokens,
-            given=generation.given,
-            reasoning=generation.reasoning,
+            opening=opening,
         )
         for event in decoder.generate(prompt, output, plain_step_s=self.plain_step_s):
             if isinstance(event, Finished):

@@ -20,9 +20,10 @@ from spec_cli.prompt import (
     raw_tokens,
     render_chat,
 )
-from spec_cli.reasoning import ReasoningFormat, find_format
+from spec_cli.reasoning import find_format
 from spec_cli.template_variables import with_variables
 from spec_cli.terminal import Terminal
+from spec_cli.text import NO_OPENING, Opening
 
 _STDIN = "-"
 _MAX_BYTES = 32 << 20
@@ -111,12 +112,12 @@ def encode_prompt(
 class EncodedPrompt:
     """A prompt for one model: its ids, and its text as far as the user's beginning of the answer.
 
-    `reasoning` says how the model marks what it thinks, if it does.
+    `opening` is how the answer begins.
     """
 
     tokens: list[int]
     text: str
-    reasoning: ReasoningFormat | None
+    opening: Opening
 
 
 def encode(
@@ -130,10 +131,11 @@ def encode(
     """`encode_prompt`, and what else there is to know."""
     tokens = encode_prompt(model, template, prompt, now, cancelled=cancelled)
     if prompt.raw:
-        return EncodedPrompt(tokens, prompt.text, None)
+        return EncodedPrompt(tokens, prompt.text, NO_OPENING)
     chosen = template_of(model, template, prompt, now)
     text = render_chat(chosen, _messages(prompt))
-    return EncodedPrompt(tokens, text, find_format(model, chosen.source, text))
+    opening = Opening(prompt.given, find_format(model, chosen.source, text))
+    return EncodedPrompt(tokens, text, opening)
 
 
 def template_of(

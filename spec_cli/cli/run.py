@@ -110,7 +110,6 @@ def run(
         accept=accept,
         max_tokens=max_tokens,
         stop=tuple(stop or ()),
-        given=prefill or "",
         grammar=structure_opt.grammar_of(grammar, grammar_file, json_schema),
         ignore_eos=ignore_eos,
         n_logprobs=structure_opt.require_json(logprobs, json=json or jsonl),
