@@ -20,6 +20,7 @@ class ExitCode(IntEnum):
     PAIR = 5
     RESOURCE = 6
     CHECK = 7
+    SIGHUP = 129
     SIGINT = 130
     SIGTERM = 143
 

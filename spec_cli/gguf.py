@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,9 @@ from pathlib import Path
 from spec_cli.errors import ModelError
 from spec_cli.gguf_file import INT32, STRING, UINT32, Array, GgufFile, Tensor, Value, read_gguf
 
-MAX_LAYERS = 1024
+MAX_LAYERS = 512  # LLAMA_MAX_LAYERS
+# What llama.cpp, or we, could not count with
+_LIMITS = {"block_count": MAX_LAYERS, "context_length": 2**31 - 1, "embedding_length": 2**20}
 _SPLIT_NAME = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.gguf")
 
 # llama.h, enum llama_ftype
@@ -113,6 +116,7 @@ def header_of(path: Path, files: Sequence[GgufFile]) -> Header:
     """
     keys = _Keys(path, files[0].values)
     architecture = _check_kind(keys)
+    _check_numbers(keys, architecture)
     tensors = tuple(tensor for file in files for tensor in file.tensors)
     if not tensors:
         raise ModelError(
@@ -145,6 +149,17 @@ def _other_kind(keys: _Keys, architecture: str | None) -> str | None:
     if keys.flag(f"{architecture}.attention.causal") is False:
         return "a model without causal attention"
     return None
+
+
+def _check_numbers(keys: _Keys, architecture: str) -> None:
+    for name, most in _LIMITS.items():
+        key = f"{architecture}.{name}"
+        number = keys.integer(key)
+        if number is not None and not 0 < number <= most:
+            raise keys.damaged(f"`{key}` is {number}")
+    for key, value in keys.values.items():
+        if isinstance(value, float) and math.isnan(value):
+            raise keys.damaged(f"`{key}` is not a number")
 
 
 def _other_parts(keys: _Keys) -> Iterator[Path]:

@@ -267,6 +267,8 @@ class _Cursor:
     def array(self) -> Array:
         """An array of numbers or strings. Nested arrays are refused, as llama.cpp refuses them."""
         kind, n = self.integer(_U32), self.integer(_U64)
+        if kind == _ARRAY:
+            raise _Damaged("an array holds arrays")
         if kind == STRING:
             return Array(kind, n, self.packed_strings(n))
         return Array(kind, n, self.take(n * _number(kind).size))

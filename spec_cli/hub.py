@@ -9,6 +9,7 @@ where there is no network, so files are fetched here with the parts it is made o
 from __future__ import annotations
 
 import logging
+import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 from spec_cli.errors import DownloadError, ModelError
 from spec_cli.modelref import is_relative_path
 from spec_cli.network import is_reachable
-from spec_cli.store import Slot
+from spec_cli.store import Slot, open_partial
 
 if TYPE_CHECKING:
     from huggingface_hub.errors import HfHubHTTPError
@@ -116,11 +117,10 @@ def fetch_from_hub(slot: Slot, on_bytes: Callable[[int], None]) -> None:
             hint=f"run `hf download {slot.repo} {slot.file}`, then this command again",
         )
     url = hf_hub_url(slot.repo, slot.file, revision=slot.revision, endpoint=endpoint())
-    slot.partial_path.parent.mkdir(parents=True, exist_ok=True)
-    with slot.partial_path.open("ab") as partial, _explained(slot.repo):
-        start = partial.tell()
+    with open_partial(slot) as partial, _explained(slot.repo):
+        start = partial.seek(0, os.SEEK_END)
         if start > slot.size_bytes:
-            start = partial.truncate(0)
+            start = partial.truncate(partial.seek(0))
         http_get(
             url,
             partial,

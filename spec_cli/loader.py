@@ -21,14 +21,16 @@ from spec_cli.llama.context import ContextSettings, LlamaContext
 from spec_cli.llama.devices import Device, cpu_device, offload_devices
 from spec_cli.llama.library import library
 from spec_cli.llama.model import LlamaModel, LoadSettings
+from spec_cli.llama.rehearsal import rehearse
 from spec_cli.llama.sequences import LlamaSequences
 from spec_cli.parallel_plan import ParallelPlans
 from spec_cli.settings import SessionSettings
 from spec_cli.spec.costs import DRAFT_WIDTHS, PassTimes
 from spec_cli.spec.exactness import DEFAULT_KERNELS, Exact, ExactnessPlan
 from spec_cli.spec.shapes import ParallelPlan
-from spec_cli.state import StateStore
+from spec_cli.state import StateStore, file_identity
 
+_REHEARSED = "rehearsed"
 _log = logging.getLogger(__name__)
 
 
@@ -40,7 +42,8 @@ class Environment:
     what the user should know; `progress` what is being done now, with a fraction or None.
     `copies` is the directory for faster copies of draft models; None: none are made. `host` tells
     how much RAM there is. `learns`: what generations show about guesses is kept in `state` for
-    the next session.
+    the next session. `rehearses`: a file that was never loaded here is first loaded by another
+    process.
     """
 
     state: StateStore
@@ -51,6 +54,7 @@ class Environment:
     copies: Path | None = None
     host: Callable[[], HostMemory] = host_memory
     learns: bool = False
+    rehearses: bool = False
 
 
 class Loader:
@@ -90,6 +94,7 @@ class Loader:
 
         Raises ModelError, ResourceError or Cancelled.
         """
+        self._rehearse(path)
         planner = self._planner(path)
         plan = planner.stored()
         if plan is None and self._settings.exact is Exact.ON:
@@ -101,6 +106,7 @@ class Loader:
 
     def draft(self, path: Path) -> LlamaModel:
         """The draft model. Raises ModelError, ResourceError or Cancelled."""
+        self._rehearse(path)
         return self._load(path, self.fitter.draft, repack=DEFAULT_KERNELS.repack)
 
     def stored_plan(self, path: Path) -> ExactnessPlan | None:
@@ -149,6 +155,7 @@ class Loader:
         timer = self._draft_timer(path)
         if stored := timer.stored():
             return stored
+        self._rehearse(path)
         with self._open(path, self.fitter.draft, repack=DEFAULT_KERNELS.repack) as model:
             if not model.can_roll_back:
                 return None
@@ -179,6 +186,15 @@ class Loader:
             return None
         return found.path
 
+    def _rehearse(self, path: Path) -> None:
+        """See that a file that was never loaded here does not take this process with it."""
+        key = {"build": library().version, **file_identity(path)}
+        if not self._env.rehearses or self._env.state.load(_REHEARSED, key):
+            return
+        self._env.progress(f"trying {path.name} (once)", None)
+        if rehearse(path, cancelled=self._env.cancelled):
+            self._env.state.save(_REHEARSED, key, True)
+
     def _draft_timer(self, path: Path) -> PassTimer:
         return PassTimer(
             path,
@@ -198,7 +214,7 @@ class Loader:
             self._env.progress(f"loading {path.name}", fraction)
             return not self._env.cancelled()
 
-        return LlamaModel(path, load, progress=report)
+        return LlamaModel(path, load, progress=report, cancelled=self._env.cancelled)
 
     def _planner(self, path: Path) -> Planner:
         setup = TargetSetup(

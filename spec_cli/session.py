@@ -43,7 +43,7 @@ from spec_cli.spec.meter import MeteredModel, PassMeter
 from spec_cli.spec.padding import PaddedModel
 from spec_cli.spec.shapes import MAX_ROWS, ParallelPlan
 from spec_cli.state import file_fingerprint
-from spec_cli.text import Output
+from spec_cli.text import NO_OPENING, Opening, Output
 
 _CONTENDED = 1.6  # times what was measured
 _WORTH_SAYING_S = 0.01  # a plain step; shorter ones are disturbed by anything
@@ -249,7 +249,12 @@ class Session:
         )
 
     def generate(
-        self, prompt: Sequence[int], generation: GenerationSettings, arm: Arm | None = None
+        self,
+        prompt: Sequence[int],
+        generation: GenerationSettings,
+        arm: Arm | None = None,
+        *,
+        opening: Opening = NO_OPENING,
     ) -> Iterator[Event]:
         """The events of one generation, by `arm` or as the settings say.
 
@@ -270,7 +275,7 @@ class Session:
             if generation.n_logprobs is None
             else TokenScorer(self.model, generation.n_logprobs),
         )
-        output = self.output(generation, self._target.n_ctx)
+        output = self.output(generation, self._target.n_ctx, opening)
         for event in decoder.generate(prompt, output, plain_step_s=self.plain_step_s):
             if isinstance(event, Finished):
                 yield from self._contention()
@@ -285,7 +290,7 @@ class Session:
         if self._earlier:
             self._earlier.add(answer)
 
-    def output(self, generation: GenerationSettings, n_ctx: int) -> Output:
+    def output(self, generation: GenerationSettings, n_ctx: int, opening: Opening) -> Output:
         """What the tokens of a generation become, in a context of `n_ctx` tokens."""
         max_tokens = n_ctx if generation.max_tokens is None else generation.max_tokens
         return Output(
@@ -293,8 +298,7 @@ class Session:
             self.model.is_end,
             stop=generation.stop,
             max_tokens=max_tokens,
-            given=generation.given,
-            reasoning=generation.reasoning,
+            opening=opening,
         )
 
     def arm(

@@ -8,7 +8,6 @@ from enum import StrEnum
 from spec_cli.errors import UsageError
 from spec_cli.grammar.gbnf import parse_gbnf
 from spec_cli.prompt import check_text
-from spec_cli.reasoning import ReasoningFormat
 from spec_cli.spec.acceptance import Accept
 from spec_cli.spec.exactness import Exact
 from spec_cli.spec.sampling import SamplingSettings
@@ -77,8 +76,7 @@ class SessionSettings:
 class GenerationSettings:
     """How one answer is generated; `max_tokens` None: until the model stops or the context ends.
 
-    `given` is how the answer begins, part of the prompt's tokens; `reasoning` says how the model
-    marks what it thinks before. `grammar` is GBNF that the whole answer follows. `ignore_eos`: the
+    `grammar` is GBNF that the whole answer follows. `ignore_eos`: the
     model may not end it. `n_logprobs`: each token comes with its log-probability and those of so
     many likeliest ones.
     """
@@ -88,8 +86,6 @@ class GenerationSettings:
     accept: Accept = Accept.COUPLED
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()
-    given: str = ""
-    reasoning: ReasoningFormat | None = None
     grammar: str | None = None
     ignore_eos: bool = False
     n_logprobs: int | None = None

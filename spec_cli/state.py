@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from spec_cli.files import write_whole
 
 _FINGERPRINT_BYTES = 1 << 20  # of a model: its header, or most of it
 
@@ -40,17 +41,15 @@ class StateStore:
         try:
             entry = json.loads(self._path(kind, key).read_text())
             return entry["value"] if entry["key"] == dict(key) else None
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None
 
     def save(self, kind: str, key: Mapping[str, Any], value: Any) -> None:
         """Keep `value`; it appears whole or not at all."""
         path = self._path(kind, key)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
-                json.dump({"key": dict(key), "value": value}, file, indent=1)
-            Path(file.name).replace(path)
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_whole(path, json.dumps({"key": dict(key), "value": value}, indent=1))
         except OSError as error:
             _log.warning("cannot save %s: %s", path, error)
 

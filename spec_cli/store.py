@@ -19,8 +19,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from spec_cli.errors import DownloadError
+from spec_cli.files import write_whole
 
 _LOCK_POLL_S = 0.5
 
@@ -95,7 +97,7 @@ def commit_of(cache_dir: Path, repo: str, revision: str) -> str:
     `revision` itself when there is no such branch: then it is a commit.
     """
     ref = repo_dir(cache_dir, repo) / "refs" / revision
-    return ref.read_text().strip() if ref.is_file() else revision
+    return ref.read_text(errors="replace").strip() if ref.is_file() else revision
 
 
 def snapshot_files(cache_dir: Path, repo: str, commit: str) -> dict[str, Path]:
@@ -140,6 +142,13 @@ def locked(slot: Slot, on_wait: Callable[[int], None]) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+def open_partial(slot: Slot) -> BinaryIO:
+    """The partial file of `slot`, made if need be; never what a link of its name leads to."""
+    slot.partial_path.parent.mkdir(parents=True, exist_ok=True)
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
+    return os.fdopen(os.open(slot.partial_path, flags, mode=0o666), "r+b")
 
 
 def place(slot: Slot, branch: str | None) -> None:
@@ -217,7 +226,7 @@ def _write_ref(slot: Slot, branch: str | None) -> None:
     if branch is None and path.exists():
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(slot.revision)
+    write_whole(path, slot.revision)
 
 
 def _is_sha256(blob: str) -> bool:

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TextIO, cast
 
@@ -65,6 +66,7 @@ def detect(
     else:
         forced = allowed = color is ColorMode.ALWAYS
     stdin, stdout, stderr = _open(sys.stdin, "r"), _open(sys.stdout, "w"), _open(sys.stderr, "w")
+    _as_utf_8(stdout)
     stderr_is_tty = stderr.isatty()
     return Terminal(
         stdin=stdin,
@@ -82,3 +84,9 @@ def detect(
 def _open(stream: TextIO | None, mode: str) -> TextIO:
     """`stream`, or nothing to read from or write to where the process was started without it."""
     return stream if stream is not None else cast(TextIO, Path(os.devnull).open(mode))
+
+
+def _as_utf_8(stream: TextIO) -> None:
+    """From now on `stream` takes any text and any path, whatever the locale says."""
+    if isinstance(stream, TextIOWrapper):
+        stream.reconfigure(encoding="utf-8", errors="surrogateescape")

@@ -57,6 +57,18 @@ class _Span:
 Delta = TextDelta | ReasoningDelta
 
 
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """How an answer begins: with what is `given`, the end of the prompt already, and with what the
+    model thinks before it answers, if it has a format for that."""
+
+    given: str = ""
+    reasoning: ReasoningFormat | None = None
+
+
+NO_OPENING = Opening()
+
+
 class Output:
     """Receives each committed token, decides the end, and releases text.
 
@@ -71,14 +83,9 @@ class Output:
         *,
         stop: Sequence[str] = (),
         max_tokens: int,
-        given: str = "",
-        reasoning: ReasoningFormat | None = None,
+        opening: Opening = NO_OPENING,
     ) -> None:
-        """`piece` gives a token's bytes, `is_end` knows the end-of-generation tokens.
-
-        `given` is how the answer begins, part of the prompt already; `reasoning` says how the model
-        marks what it thinks before it answers.
-        """
+        """`piece` gives a token's bytes, `is_end` knows the end-of-generation tokens."""
         self.tokens: list[int] = []
         self.finish_reason: FinishReason | None = FinishReason.LENGTH if max_tokens <= 0 else None
         self.stop: str | None = None
@@ -91,12 +98,13 @@ class Output:
         self._spans: deque[_Span] = deque()
         self._passed: tuple[int, ...] = ()  # tokens of marks, not yet in a delta
         self._deltas: list[Delta] = []
+        reasoning = opening.reasoning
         self._control = reasoning.control if reasoning else {}
         self._splitter = (
             ReasoningSplitter(reasoning.marks, has_begun=reasoning.has_begun) if reasoning else None
         )
-        if given:
-            self._give(given)
+        if opening.given:
+            self._give(opening.given)
 
     @property
     def room(self) -> int:

@@ -21,6 +21,7 @@ class FakeHub:
     repos: dict[str, dict[str, bytes]] = field(default_factory=dict)
     refusals: dict[str, tuple[int, str]] = field(default_factory=dict)  # status, X-Error-Code
     refuse_content: bool = False  # list the files of a refused repository, as of a gated one
+    stalls_after: int | None = None  # bytes of a content: then nothing more comes
     requests: list[tuple[str, str | None]] = field(default_factory=list)  # path, Range
     tokens: list[str | None] = field(default_factory=list)
     url: str = ""
@@ -67,14 +68,16 @@ def _answer(request: BaseHTTPRequestHandler, hub: FakeHub) -> None:
     elif is_listing:
         _send(request, 200, json.dumps(_listing(repo, hub.repos[repo])).encode(), {})
     else:
-        _send_content(request, hub.repos[repo]["/".join(rest[2:])])
+        _send_content(request, hub.repos[repo]["/".join(rest[2:])], hub.stalls_after)
 
 
-def _send_content(request: BaseHTTPRequestHandler, content: bytes) -> None:
+def _send_content(
+    request: BaseHTTPRequestHandler, content: bytes, stalls_after: int | None
+) -> None:
     headers = {"X-Repo-Commit": COMMIT, "ETag": f'"{hashlib.sha256(content).hexdigest()}"'}
     wanted = request.headers.get("Range")
     if wanted is None:
-        _send(request, 200, content, headers)
+        _send(request, 200, content, headers, stalls_after)
         return
     first, _, last = wanted.removeprefix("bytes=").partition("-")
     start, end = int(first), min(int(last) + 1 if last else len(content), len(content))
@@ -83,14 +86,21 @@ def _send_content(request: BaseHTTPRequestHandler, content: bytes) -> None:
 
 
 def _send(
-    request: BaseHTTPRequestHandler, status: int, body: bytes, headers: dict[str, str]
+    request: BaseHTTPRequestHandler,
+    status: int,
+    body: bytes,
+    headers: dict[str, str],
+    stalls_after: int | None = None,
 ) -> None:
     request.send_response(status)
     for key, value in {**headers, "Content-Length": str(len(body))}.items():
         request.send_header(key, value)
     request.end_headers()
     if request.command == "GET":
-        request.wfile.write(body)
+        request.wfile.write(body[:stalls_after])
+        if stalls_after is not None:
+            request.wfile.flush()
+            request.rfile.read(1)  # until the client has gone
 
 
 def _listing(repo: str, files: dict[str, bytes]) -> dict[str, object]:

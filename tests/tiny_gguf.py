@@ -8,7 +8,7 @@ fewer layers or with `noise` gives a draft: at noise 0.1 it agrees on 8 tokens o
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -25,6 +25,7 @@ CHATML = (
 )
 N_VOCAB = 320
 N_CTX = 512
+N_WINDOW = 32
 _N_HEAD, _N_HEAD_KV = 2, 1
 _MERGES = ("i n", "e r", "Ġ t", "Ġt h", "Ġth e", "l l", "h e", "he ll", "hell o")
 _CONTROL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
@@ -91,16 +92,20 @@ def write_tiny_model(
     *,
     seed: int = 0,
     noise: float = 0.0,
-    arch: Literal["llama", "mamba"] = "llama",
+    arch: Literal["llama", "mamba", "gemma3"] = "llama",
     n_layer: int = 2,
     n_embd: int = 64,
     vocab: TinyVocab | None = None,
     chat_template: str | None = CHATML,
+    change: Callable[[gguf.GGUFWriter], None] = lambda writer: None,
 ) -> Path:
     """Write a model and return its path. `noise` is relative to the scale of each weight.
 
-    `arch="mamba"` is recurrent: its memory cannot drop its tail. `n_embd` is a multiple of 64, and
-    of 256 where K-quants are wanted.
+    `change` may spoil it: it gets the writer before anything is written.
+
+    `arch="mamba"` is recurrent: its memory cannot drop its tail. All layers of `gemma3`, where
+    there are fewer than six, look no further back than `N_WINDOW` tokens. `n_embd` is a multiple of
+    64, and of 256 where K-quants are wanted.
     """
     vocab = vocab or bpe_vocab()
     weights = _Weights(seed, noise)
@@ -117,6 +122,7 @@ def write_tiny_model(
     add_sizes, layer = {
         "llama": (_add_llama_sizes, _llama_layer),
         "mamba": (_add_mamba_sizes, _mamba_layer),
+        "gemma3": (_add_gemma_sizes, _gemma_layer),
     }[arch]
     add_sizes(writer, n_embd)
     for name, weight in _ends(weights, vocab, n_embd):
@@ -124,6 +130,7 @@ def write_tiny_model(
     for i in range(n_layer):
         for name, weight in layer(weights, f"blk.{i}", n_embd):
             writer.add_tensor(name, weight)
+    change(writer)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -178,6 +185,24 @@ def _llama_layer(weights: _Weights, name: str, n_embd: int) -> Iterator[tuple[st
     yield weights.linear(f"{name}.ffn_gate", 2 * n_embd, n_embd)
     yield weights.linear(f"{name}.ffn_up", 2 * n_embd, n_embd)
     yield weights.linear(f"{name}.ffn_down", n_embd, 2 * n_embd)
+
+
+def _add_gemma_sizes(writer: gguf.GGUFWriter, n_embd: int) -> None:
+    _add_llama_sizes(writer, n_embd)
+    writer.add_key_length(n_embd // _N_HEAD)
+    writer.add_value_length(n_embd // _N_HEAD)
+    writer.add_sliding_window(N_WINDOW)
+
+
+def _gemma_layer(weights: _Weights, name: str, n_embd: int) -> Iterator[tuple[str, Weight]]:
+    yield from _llama_layer(weights, name, n_embd)
+    for norm, size in (
+        ("post_attention_norm", n_embd),
+        ("post_ffw_norm", n_embd),
+        ("attn_q_norm", n_embd // _N_HEAD),
+        ("attn_k_norm", n_embd // _N_HEAD),
+    ):
+        yield f"{name}.{norm}.weight", np.ones(size, np.float32)
 
 
 _D_CONV, _D_STATE, _DT_RANK = 4, 16, 4

@@ -17,9 +17,10 @@ from spec_cli.events import (
 )
 from spec_cli.session import Session
 from spec_cli.settings import GenerationSettings
+from spec_cli.text import Opening
 
-Encode = Callable[[Request], tuple[list[int], GenerationSettings]]
-"""The token ids of a request's prompt, and how its answer is generated and read.
+Encode = Callable[[Request], tuple[list[int], Opening]]
+"""The token ids of a request's prompt, and how its answer begins.
 
 Raises UsageError or ModelError."""
 
@@ -61,18 +62,18 @@ class Gathered:
 
 def prepared(
     session: Session, request: Request, encode: Encode
-) -> tuple[list[int], GenerationSettings]:
-    """The prompt's token ids, and the settings that a run of this request alone has.
+) -> tuple[list[int], Opening, GenerationSettings]:
+    """What `encode` gives, and the settings that a run of this request alone has.
 
     Those have a limit: other prompts may have left a larger context than this one gets alone.
     Raises UsageError or ModelError.
     """
-    tokens, asked = encode(request)
+    (tokens, opening), asked = encode(request), request.generation
     if not tokens:
         raise UsageError("the prompt has no tokens")
     room = session.room(len(tokens), asked.max_tokens)
     limit = room if asked.max_tokens is None else min(room, asked.max_tokens)
-    return tokens, replace(asked, max_tokens=limit)
+    return tokens, opening, replace(asked, max_tokens=limit)
 
 
 def answer(
@@ -85,11 +86,11 @@ def answer(
     """
     text = Gathered()
     try:
-        tokens, generation = prepared(session, request, encode)
+        tokens, opening, generation = prepared(session, request, encode)
         session.prepare(len(tokens), request.generation.max_tokens)
         session.forget_text()  # read in other parts, a prompt can have other bits
         watch(PromptProgress(0, len(tokens)))
-        for event in session.generate(tokens, generation):
+        for event in session.generate(tokens, generation, opening=opening):
             watch(event)
             text.add(event)
     except ResourceError:

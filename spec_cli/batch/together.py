@@ -14,6 +14,7 @@ from spec_cli.session import Session
 from spec_cli.settings import DrafterKind, GenerationSettings
 from spec_cli.spec.shapes import MAX_ROWS, ParallelPlan
 from spec_cli.spec.stats import RoundCount
+from spec_cli.text import Opening
 
 _MIN_CTX = 512
 
@@ -124,11 +125,11 @@ class Together:
             self._outcomes[request.index] = request
             return
         try:
-            tokens, generation = prepared(self._session, request, self._encode)
+            tokens, opening, generation = prepared(self._session, request, self._encode)
         except SpecError as error:
             self._outcomes[request.index] = Failure(request.index, request.key, request.id, error)
             return
-        job = self._job(request, tokens, generation)
+        job = self._job(request, tokens, opening, generation)
         if job.n_ctx > self._n_ctx and self._jobs:
             self._waiting = job
         else:
@@ -161,11 +162,17 @@ class Together:
         self._session.keep(job.text.output.tokens)
         self._outcomes[job.request.index] = job.answer()
 
-    def _job(self, request: Request, tokens: list[int], generation: GenerationSettings) -> _Job:
+    def _job(
+        self,
+        request: Request,
+        tokens: list[int],
+        opening: Opening,
+        generation: GenerationSettings,
+    ) -> _Job:
         copies = self._session.kind in (DrafterKind.CHAIN, DrafterKind.NGRAM)
         kind = DrafterKind.NGRAM if copies else DrafterKind.NONE
         k = self._session.settings.draft_tokens
         arm = self._session.arm(generation, k, kind, n_prompt=len(tokens))
-        output = self._session.output(generation, self._n_ctx)
+        output = self._session.output(generation, self._n_ctx, opening)
         n_ctx = len(tokens) + output.room
         return _Job(request, Text(tokens, output, arm.rule, arm.drafter, arm.survival), n_ctx)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime
 
 import typer
@@ -47,9 +45,8 @@ def answer(
         started = time.perf_counter()
         try:
             with status, Session(pair.target.path, draft, settings, environment) as session:
-                encoded = _encode(session, prompt)
+                encoded = _encode(session, prompt, interrupts)
                 tokens = encoded.tokens
-                generation = replace(generation, reasoning=encoded.reasoning)
                 session.prepare(len(tokens), generation.max_tokens)
                 if records.reuse:
                     notices += records.reuse.restore(session, environment.state, tokens)
@@ -62,19 +59,23 @@ def answer(
                     n_prompt=len(tokens),
                     load_s=load_s,
                     prompt=encoded.text if render.echo else None,
+                    prefill=encoded.opening.given or None,
                 )
                 with _renderers(session, encoded, generation, records, render, info) as renderer:
                     for notice in notices:
                         renderer.handle(notice)
                     if info.prompt is not None:
                         renderer.handle(PromptText(info.prompt))
-                    finished = _show(session, tokens, generation, renderer)
+                    finished = _show(session, encoded, generation, renderer)
                 if records.output and (finished.tokens or not _is_interrupted(finished)):
                     records.output.keep()
                 if records.reuse:
                     records.reuse.save(session, tokens)
         except Cancelled:
             pass
+        except OSError:
+            if not interrupts():
+                raise  # a terminal that hung up takes no last words
     if finished is None or _is_interrupted(finished):
         raise typer.Exit(interrupts.exit_code)
 
@@ -83,8 +84,9 @@ def _is_interrupted(finished: Finished) -> bool:
     return finished.reason is FinishReason.INTERRUPTED
 
 
-def _encode(session: Session, prompt: PromptInput) -> EncodedPrompt:
-    return encode(session.model, session.target_header.chat_template, prompt, datetime.now())
+def _encode(session: Session, prompt: PromptInput, cancelled: Interrupts) -> EncodedPrompt:
+    template = session.target_header.chat_template
+    return encode(session.model, template, prompt, datetime.now(), cancelled=cancelled)
 
 
 def _renderers(
@@ -106,9 +108,9 @@ def _renderers(
 
 
 def _show(
-    session: Session, tokens: Sequence[int], generation: GenerationSettings, renderer: Renderer
+    session: Session, prompt: EncodedPrompt, generation: GenerationSettings, renderer: Renderer
 ) -> Finished:
-    for event in session.generate(tokens, generation):
+    for event in session.generate(prompt.tokens, generation, opening=prompt.opening):
         renderer.handle(event)
         if isinstance(event, Finished):
             return event

@@ -35,6 +35,7 @@ from spec_cli.session import Session
 from spec_cli.settings import GenerationSettings, SessionSettings
 from spec_cli.spec.acceptance import Accept
 from spec_cli.terminal import Terminal
+from spec_cli.text import Opening
 
 
 class Results(Protocol):
@@ -169,9 +170,7 @@ def _outcomes(
                 yield answer(session, request, to_tokens, progress.handle)
 
 
-def _encode(
-    session: Session, shared: PromptInput, request: Request
-) -> tuple[list[int], GenerationSettings]:
+def _encode(session: Session, shared: PromptInput, request: Request) -> tuple[list[int], Opening]:
     own = replace(
         shared,
         text=request.prompt or "",
@@ -180,7 +179,7 @@ def _encode(
     )
     template = session.target_header.chat_template
     encoded = encode(session.model, template, own, datetime.now())
-    return encoded.tokens, replace(request.generation, reasoning=encoded.reasoning)
+    return encoded.tokens, encoded.opening
 
 
 def _progress(

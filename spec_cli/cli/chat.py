@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import secrets
 from dataclasses import replace
 from datetime import datetime
@@ -21,6 +20,7 @@ from spec_cli.cli.chat_pairs import LoadedSpeakers
 from spec_cli.cli.chat_speaker import Speaker
 from spec_cli.cli.chat_talk import Speakers, Talk, Turns
 from spec_cli.cli.display_options import Color
+from spec_cli.cli.log import show_log
 from spec_cli.cli.pairs import LocalPair, choose_pair, fetch_pair
 from spec_cli.modelref import Pair
 from spec_cli.prompt import check_text, read_template
@@ -84,7 +84,7 @@ def chat(
     drafter = DrafterKind.NONE if no_draft else drafter
     terminal = detect(color)
     if verbose:
-        logging.basicConfig(level=logging.DEBUG, stream=terminal.stderr, format="%(message)s")
+        show_log(terminal.stderr)
     template = None if chat_template is None else read_template(chat_template)
     registry = load_registry()
 

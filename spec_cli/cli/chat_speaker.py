@@ -153,8 +153,8 @@ class Speaker:
             with self._interrupts:
                 yield
         finally:
-            if self._interrupts.signal is signal.SIGTERM:
-                raise Terminated
+            if self._interrupts.signal in (signal.SIGTERM, signal.SIGHUP):
+                raise Terminated(self._interrupts.signal)
 
     def _prepare(self, tokens: Sequence[int], settings: ChatSettings, *, has_turns: bool) -> None:
         """Contexts that hold the prompt and what its answer needs at least."""

@@ -23,6 +23,7 @@ _PROJECT_PANELS = ("Models", "Drafting", "Sampling", "Output", "Machine")
 _READER = "scripts rely on what is printed"
 _USERS_OWN = {
     "offline": "whether the network is used is for you to say",
+    "echo": _READER,
     "json": _READER,
     "jsonl": _READER,
     "format": _READER,

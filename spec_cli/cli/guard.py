@@ -11,6 +11,7 @@ from typing import TextIO, TypeVar
 
 import typer
 
+from spec_cli.cli.log import inert, redacted
 from spec_cli.cli.signals import Terminated
 from spec_cli.errors import Cancelled, ExitCode, SpecError
 from spec_cli.render.stdout import discard
@@ -38,6 +39,7 @@ def guarded(command: F) -> F:
 
 def exit_code_of(program: Callable[[], object]) -> int:
     """Run the whole `program`; its exit code, all it wrote having reached stdout."""
+    code: int = ExitCode.OK
     try:
         try:
             program()
@@ -45,8 +47,9 @@ def exit_code_of(program: Callable[[], object]) -> int:
             if sys.stdout is not None:
                 sys.stdout.flush()
     except BaseException as error:
-        return _exit_code(error)
-    return ExitCode.OK
+        code = _exit_code(error)
+    _write("")  # a stderr that cannot be flushed would give the interpreter's code in place of ours
+    return code
 
 
 def _exit_code(error: BaseException) -> int:
@@ -62,9 +65,9 @@ def _exit_code(error: BaseException) -> int:
     if isinstance(error, (KeyboardInterrupt, Cancelled)):
         return ExitCode.SIGINT
     if isinstance(error, Terminated):
-        return ExitCode.SIGTERM
+        return 128 + error.signal
     if os.environ.get(DEBUG_VARIABLE):
-        traceback.print_exception(error)
+        _write("".join(traceback.format_exception(error)))
     if isinstance(error, SpecError):
         show_error(error.message, error.hint)
         return error.exit_code
@@ -82,11 +85,14 @@ def _exit_code(error: BaseException) -> int:
 
 def show_error(message: str, hint: str | None) -> None:
     """`error: ...` and `hint: ...` on stderr, control characters made visible."""
-    lines = [f"error: {message}"] + ([f"hint: {hint}"] if hint else [])
+    _write(f"error: {message}\n" + (f"hint: {hint}\n" if hint else ""))
+
+
+def _write(text: str) -> None:
     if sys.stderr is None:
         return
     try:
-        sys.stderr.write("".join(f"{_inert(line)}\n" for line in lines))
+        sys.stderr.write(inert(redacted(text)))
         sys.stderr.flush()
     except OSError:
         _silence(sys.stderr)  # nobody can be told; the exit code remains
@@ -96,7 +102,3 @@ def _silence(stream: TextIO | None) -> None:
     """Keep the interpreter's last flush from failing again."""
     if stream is not None:
         discard(stream)
-
-
-def _inert(text: str) -> str:
-    return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)

@@ -29,8 +29,12 @@ def describe(
     n_prompt: int,
     load_s: float,
     prompt: str | None = None,
+    prefill: str | None = None,
 ) -> RunInfo:
-    """What runs, where, and with which settings; `prompt` where its text is to be shown."""
+    """What runs, where, and with which settings.
+
+    `prompt` where its text is to be shown, `prefill` where the answer begins with one.
+    """
     draft = None
     if pair.draft is not None and session.draft_header is not None:
         draft = _model(pair.draft, session.draft_header)
@@ -56,7 +60,7 @@ def describe(
         has_logprobs=generation.n_logprobs is not None,
         versions={"spec-cli": __version__, "llama-cpp-python": library().version},
         prompt=prompt,
-        prefill=generation.given or None,
+        prefill=prefill,
     )
 
 

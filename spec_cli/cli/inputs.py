@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from typing import BinaryIO
 
 from spec_cli.errors import UsageError
 from spec_cli.llama.model import LlamaModel
@@ -19,11 +20,13 @@ from spec_cli.prompt import (
     raw_tokens,
     render_chat,
 )
-from spec_cli.reasoning import ReasoningFormat, find_format
+from spec_cli.reasoning import find_format
 from spec_cli.template_variables import with_variables
 from spec_cli.terminal import Terminal
+from spec_cli.text import NO_OPENING, Opening
 
 _STDIN = "-"
+_MAX_BYTES = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,54 +70,75 @@ def read_material(terminal: Terminal, file: str | None) -> bytes | None:
     """The bytes of `--file`, else of stdin unless it is a terminal. Raises UsageError."""
     if file is not None and file != _STDIN:
         try:
-            return Path(file).read_bytes()
+            with Path(file).open("rb") as opened:
+                return _read(opened, file)
         except OSError as error:
             raise UsageError(f"cannot read {file}: {error.strerror}") from None
     if terminal.stdin_is_tty and file != _STDIN:
         return None
     try:
-        return terminal.stdin.buffer.read()
+        return _read(terminal.stdin.buffer, "stdin")
     except OSError as error:
         if error.errno == errno.EBADF and file != _STDIN:
             return None  # nohup leaves a stdin that is open for writing only
         raise UsageError(f"cannot read stdin: {error.strerror}") from None
 
 
+def _read(file: BinaryIO, name: str) -> bytes:
+    data = file.read(_MAX_BYTES + 1)
+    if len(data) > _MAX_BYTES:
+        raise UsageError(
+            f"{name} holds more than {_MAX_BYTES >> 20} MiB: no context has room for it"
+        )
+    return data
+
+
 def encode_prompt(
-    model: LlamaModel, template: str | None, prompt: PromptInput, now: datetime
+    model: LlamaModel,
+    template: str | None,
+    prompt: PromptInput,
+    now: datetime,
+    *,
+    cancelled: Callable[[], bool] = lambda: False,
 ) -> list[int]:
     """Token ids of `prompt`; `template` is the model's own chat template, if it has one.
 
-    Raises UsageError or ModelError when there is no usable template.
+    Raises UsageError or ModelError when there is no usable template, and Cancelled.
     """
     if prompt.raw:
         return raw_tokens(model, prompt.text, bos_token=model.bos_text)
     chosen = template_of(model, template, prompt, now)
-    return chat_tokens(model, chosen, _messages(prompt), prompt.given)
+    return chat_tokens(model, chosen, _messages(prompt), prompt.given, cancelled=cancelled)
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedPrompt:
     """A prompt for one model: its ids, and its text as far as the user's beginning of the answer.
 
-    `reasoning` says how the model marks what it thinks, if it does.
+    `opening` is how the answer begins.
     """
 
     tokens: list[int]
     text: str
-    reasoning: ReasoningFormat | None
+    opening: Opening
 
 
 def encode(
-    model: LlamaModel, template: str | None, prompt: PromptInput, now: datetime
+    model: LlamaModel,
+    template: str | None,
+    prompt: PromptInput,
+    now: datetime,
+    *,
+    cancelled: Callable[[], bool] = lambda: False,
 ) -> EncodedPrompt:
     """`encode_prompt`, and what else there is to know."""
-    tokens = encode_prompt(model, template, prompt, now)
+    tokens = encode_prompt(model, template, prompt, now, cancelled=cancelled)
     if prompt.raw:
-        return EncodedPrompt(tokens, prompt.text, None)
+        return EncodedPrompt(tokens, prompt.text, NO_OPENING)
     chosen = template_of(model, template, prompt, now)
     text = render_chat(chosen, _messages(prompt))
-    return EncodedPrompt(tokens, text, find_format(model, chosen.source, text))
+    opening = Opening(prompt.given, find_format(model, chosen.source, text))
+    return EncodedPrompt(tokens, text, opening)
 
 
 def template_of(

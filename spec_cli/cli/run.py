@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import secrets
 
 from spec_cli.cli import batch_options as many
@@ -14,6 +13,7 @@ from spec_cli.cli.batch import Batch, answer_lines
 from spec_cli.cli.display_options import Color
 from spec_cli.cli.estimate import Estimate, print_estimate
 from spec_cli.cli.inputs import read_material
+from spec_cli.cli.log import show_log
 from spec_cli.cli.pairs import choose_pair, fetch_pair
 from spec_cli.prompt import compose_prompt
 from spec_cli.registry import load_registry
@@ -114,7 +114,6 @@ def run(
         accept=accept,
         max_tokens=max_tokens,
         stop=tuple(stop or ()),
-        given=prefill or "",
         grammar=structure_opt.grammar_of(grammar, grammar_file, json_schema),
         ignore_eos=ignore_eos,
         n_logprobs=structure_opt.require_json(logprobs, json=json or jsonl),
@@ -143,7 +142,7 @@ def run(
     is_one = not (estimate or batch)
     text = compose_prompt(prompt, read_material(terminal, file), raw=raw) if is_one else ""
     if verbose:
-        logging.basicConfig(level=logging.DEBUG, stream=terminal.stderr, format="%(message)s")
+        show_log(terminal.stderr)
     prompt_input = text_opt.prompt_input(
         text,
         raw=raw,

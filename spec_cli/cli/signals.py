@@ -1,10 +1,11 @@
-"""SIGINT and SIGTERM: the first asks a run to stop, the last ends the process at once."""
+"""SIGINT, SIGTERM and SIGHUP: the first asks a run to stop, the last ends the process at once."""
 
 from __future__ import annotations
 
 import os
 import signal
 import sys
+from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Self
 
@@ -12,17 +13,21 @@ _SHOW_CURSOR = "\x1b[?25h"
 
 
 class Terminated(BaseException):
-    """SIGTERM outside of a run; the way KeyboardInterrupt stands for SIGINT."""
+    """SIGTERM or SIGHUP outside of a run; the way KeyboardInterrupt stands for SIGINT."""
+
+    def __init__(self, number: signal.Signals) -> None:
+        self.signal = number
 
 
-def raise_on_sigterm() -> None:
-    """Let SIGTERM unwind the stack, so that files and terminals are left in order."""
+def raise_on_termination() -> None:
+    """Let SIGTERM and SIGHUP unwind the stack, so that files and terminals are left in order."""
 
-    def terminate(_number: int, _frame: FrameType | None) -> None:
-        raise Terminated
+    def terminate(number: int, _frame: FrameType | None) -> None:
+        raise Terminated(signal.Signals(number))
 
-    if signal.getsignal(signal.SIGTERM) is not signal.SIG_IGN:
-        signal.signal(signal.SIGTERM, terminate)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if not _is_ignored(number):
+            signal.signal(number, terminate)
 
 
 class Interrupts:
@@ -40,8 +45,8 @@ class Interrupts:
 
     def __enter__(self) -> Self:
         self.signal, self._n_received = None, 0
-        for number in (signal.SIGINT, signal.SIGTERM):
-            if signal.getsignal(number) is not signal.SIG_IGN:  # as `nohup` and `&` leave them
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if not _is_ignored(number):
                 self._previous[number] = signal.signal(number, self._receive)
         return self
 
@@ -66,7 +71,13 @@ class Interrupts:
     def _receive(self, number: int, _frame: FrameType | None) -> None:
         self._n_received += 1
         if self._n_received == self._last:
-            if sys.stderr.isatty():
-                os.write(2, _SHOW_CURSOR.encode())
+            with suppress(OSError):  # a terminal that has hung up
+                if sys.stderr is not None and sys.stderr.isatty():
+                    os.write(2, _SHOW_CURSOR.encode())
             os._exit(self.exit_code)
         self.signal = signal.Signals(number)
+
+
+def _is_ignored(number: signal.Signals) -> bool:
+    """As `nohup` and `&` leave some of them."""
+    return signal.getsignal(number) is signal.SIG_IGN

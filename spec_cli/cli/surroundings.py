@@ -29,6 +29,7 @@ def surroundings(
         progress=status.show,
         copies=copies_dir(),
         learns=learns,
+        rehearses=True,
     )
 
 

@@ -13,8 +13,12 @@ from typing import Any, Self
 from spec_cli.errors import Cancelled, ModelError, ResourceError
 from spec_cli.llama.devices import Device
 from spec_cli.llama.library import library
+from spec_cli.llama.longcall import LongCall
 from spec_cli.settings import ALL_LAYERS
 
+_SHORT_BYTES = 1 << 14  # of a text that is tokenised in no time, however badly
+# Some vocabularies cut text by std::regex, which recurs at each character.
+_PIECE_BYTES, _PIECE_STACK_BYTES = 1 << 12, 1 << 22
 _CONTROL_OR_UNKNOWN = 0x8 | 0x1  # LLAMA_TOKEN_ATTR_CONTROL, _UNKNOWN (llama.h)
 
 
@@ -36,20 +40,22 @@ class LlamaModel:
         settings: LoadSettings,
         *,
         progress: Callable[[float], bool] = lambda fraction: True,
+        cancelled: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Load `path`. `progress` gets the fraction loaded and returns False to give up.
+        """Load `path`. `progress` gets the fraction loaded and returns False to give up;
+        `cancelled` is asked while a long text is tokenised.
 
         Raises Cancelled when `progress` gave up, ResourceError when memory ran out, and
         ModelError with llama.cpp's own reason otherwise.
         """
         self.path = path
         self._api = library().api
-        cancelled = False
+        gave_up = False
 
         def report(fraction: float, _user_data: object) -> bool:
-            nonlocal cancelled
-            cancelled = not progress(fraction)
-            return not cancelled
+            nonlocal gave_up
+            gave_up = not progress(fraction)
+            return not gave_up
 
         params = self._api.llama_model_default_params()
         params.n_gpu_layers = settings.n_gpu_layers if settings.devices else 0
@@ -63,14 +69,16 @@ class LlamaModel:
         library().log.take_errors()
         self.handle: Any = self._api.llama_model_load_from_file(os.fsencode(path), params)
         if not self.handle:
-            raise Cancelled if cancelled else _load_error(path, library().log.take_errors())
+            raise Cancelled if gave_up else _load_error(path, library().log.take_errors())
         self.vocab: Any = self._api.llama_model_get_vocab(self.handle)
         self._pieces: dict[int, bytes] = {}
         self._buffer = ctypes.create_string_buffer(64)
+        self._cancelled = cancelled
+        self._reading: LongCall[list[int]] | None = None
 
     def close(self) -> None:
         """Free the weights; harmless when done before."""
-        if self.handle:
+        if self.handle and not (self._reading and self._reading.is_running):
             self._api.llama_model_free(self.handle)
             self.handle = None
 
@@ -117,18 +125,27 @@ class LlamaModel:
     def tokenize(self, text: str, *, special: bool, bos: bool) -> list[int]:
         """The ids of `text`. `special`: control tokens written in it become those tokens.
         `bos`: with the beginning-of-sequence token, if the vocabulary wants one.
+        Raises Cancelled; llama.cpp goes on then, and until it has ended `close` frees nothing.
         """
         # Not by llama_tokenize's add_special: it may also append an end-of-sequence token.
         wants_bos = bos and self._api.llama_vocab_get_add_bos(self.vocab)
-        first = [int(self._api.llama_vocab_bos(self.vocab))] if wants_bos else []
+        bos_id = int(self._api.llama_vocab_bos(self.vocab))
+        first = [bos_id] if wants_bos and bos_id >= 0 else []
         raw = text.encode()
+        if len(raw) <= _SHORT_BYTES:
+            return first + self._tokenize(raw, special)
+        stack_bytes = (len(raw) // _PIECE_BYTES + 1) * _PIECE_STACK_BYTES
+        self._reading = LongCall(lambda: self._tokenize(raw, special), stack_bytes=stack_bytes)
+        return first + self._reading.result(self._cancelled)
+
+    def _tokenize(self, raw: bytes, special: bool) -> list[int]:
         n = len(raw) + 1
         while True:
             buffer = (self._api.llama_token * n)()
             got = self._api.llama_tokenize(self.vocab, raw, len(raw), buffer, n, False, special)
             if got >= 0:
                 tokens: list[int] = buffer[:got]
-                return first + tokens
+                return tokens
             n = -got
 
     def piece(self, token: int) -> bytes:

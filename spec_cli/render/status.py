@@ -10,6 +10,7 @@ from rich.live import Live
 from rich.spinner import Spinner
 from rich.text import Text
 
+from spec_cli.render.text import one_line
 from spec_cli.terminal import Terminal
 
 
@@ -50,4 +51,6 @@ class Status:
     def show(self, what: str, fraction: float | None) -> None:
         """Show what is being done now and, if it is known, how much of it is done."""
         done = "" if fraction is None else f" {fraction:4.0%}"
-        self._spinner.update(text=Text(f"{what}{done}", overflow="ellipsis", no_wrap=True))
+        self._spinner.update(
+            text=Text(f"{one_line(what)}{done}", overflow="ellipsis", no_wrap=True)
+        )

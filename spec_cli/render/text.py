@@ -33,7 +33,7 @@ def one_line(text: str) -> str:
 
 
 class PipeText(Renderer):
-    """The text, byte for byte, and one final newline if it lacks it."""
+    """The text, byte for byte, and a final newline if it lacks it; nothing for none."""
 
     def __init__(self, stdout: Stdout) -> None:
         self._stdout = stdout
@@ -45,7 +45,7 @@ class PipeText(Renderer):
             case PromptText(text=text) | TextDelta(text=text) if text:
                 self._stdout.write(text)
                 self._last = text[-1]
-            case Finished() if self._last != "\n":
+            case Finished() if self._last not in ("", "\n"):
                 self._stdout.write("\n")
             case _:
                 pass

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from signal import SIGHUP, SIGTERM
+
 import pytest
 import typer
 
@@ -50,7 +52,8 @@ def exit_code_of(error: BaseException) -> int:
         (CheckError("not equal"), ExitCode.CHECK),
         (KeyboardInterrupt(), ExitCode.SIGINT),
         (Cancelled(), ExitCode.SIGINT),
-        (Terminated(), ExitCode.SIGTERM),
+        (Terminated(SIGTERM), ExitCode.SIGTERM),
+        (Terminated(SIGHUP), ExitCode.SIGHUP),
         (SystemExit(3), 3),
         (SystemExit("words"), ExitCode.UNEXPECTED),
     ],

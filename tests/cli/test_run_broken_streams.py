@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from spec_cli.errors import ExitCode
 from tests.cli.conftest import GREEDY, N_TOKENS, Done, SpecCli, finished
 from tests.cli.tiny_models import Models
 
@@ -66,7 +67,7 @@ def test_text_is_whole_where_another_stream_is_closed_or_full(
 ) -> None:
     run = spec_cli(*args, shell=f'"$@" {redirect}')
     assert run.stdout == text
-    assert run.exit_code == 0 or "full" in redirect
+    assert run.exit_code == (ExitCode.UNEXPECTED if "full" in redirect else ExitCode.OK)
 
 
 def test_json_is_whole_where_stderr_is_closed(spec_cli: SpecCli, args: tuple[str, ...]) -> None:

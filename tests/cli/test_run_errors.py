@@ -86,6 +86,14 @@ def test_a_stdin_that_holds_nothing_is_no_prompt(spec_cli: SpecCli, shell: str) 
     spec_cli("run", shell=shell).fails(2, *NO_PROMPT)
 
 
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="there is no /dev/zero")
+@pytest.mark.parametrize(("args", "shell"), [((), '"$@" </dev/zero'), (("-f", "/dev/zero"), "")])
+def test_an_input_without_end_is_refused(
+    spec_cli: SpecCli, args: tuple[str, ...], shell: str
+) -> None:
+    spec_cli("run", *args, shell=shell).fails(2, "holds more than 32 MiB")
+
+
 def test_bytes_that_are_not_utf_8_are_found_with_their_offset(call: Call, tmp_path: Path) -> None:
     latin = tmp_path / "latin"
     latin.write_bytes(b"na\xefve")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import signal
 import subprocess
 import time
 from pathlib import Path
-from signal import SIGINT, SIGTERM
+from signal import SIGHUP, SIGINT, SIGTERM
 
 import pytest
 
@@ -16,6 +17,9 @@ from tests.cli.conftest import GREEDY, Done, SpecCli
 from tests.cli.tiny_models import Models
 
 SOON_S = 20  # on a busy machine; without the signal, each of these runs would take minutes
+each_signal = pytest.mark.parametrize(
+    ("number", "exit_code"), [(SIGINT, 130), (SIGTERM, 143), (SIGHUP, 129)]
+)
 ENDLESS = (*GREEDY, "-c", "60000", "-k", "2")
 
 
@@ -48,7 +52,7 @@ def ended(process: subprocess.Popen[bytes]) -> Done:
     return Done(process.returncode, stdout, stderr.decode())
 
 
-@pytest.mark.parametrize(("number", "exit_code"), [(SIGINT, 130), (SIGTERM, 143)])
+@each_signal
 def test_a_signal_while_text_comes_keeps_the_text_and_sums_up(
     spec_cli: SpecCli, models: Models, plain: Done, number: signal.Signals, exit_code: int
 ) -> None:
@@ -77,7 +81,7 @@ def test_a_signal_while_text_comes_leaves_whole_json(spec_cli: SpecCli, models: 
     assert tokens == events[-1]["tokens"]
 
 
-@pytest.mark.parametrize(("number", "exit_code"), [(SIGINT, 130), (SIGTERM, 143)])
+@each_signal
 def test_a_signal_while_the_prompt_is_read_in_ends_the_run(
     spec_cli: SpecCli,
     models: Models,
@@ -119,7 +123,7 @@ def open_when_read(fifo: Path, process: subprocess.Popen[bytes]) -> int:
     raise AssertionError(ended(process))
 
 
-@pytest.mark.parametrize(("number", "exit_code"), [(SIGINT, 130), (SIGTERM, 143)])
+@each_signal
 def test_a_signal_while_input_is_awaited_ends_the_run_without_a_word(
     spec_cli: SpecCli, tmp_path: Path, number: signal.Signals, exit_code: int
 ) -> None:
@@ -147,23 +151,28 @@ def test_a_signal_while_the_program_starts_ends_it_without_a_traceback(spec_cli:
     assert "Traceback" not in run.stderr
 
 
-def test_a_second_signal_ends_a_run_that_does_not_hear_the_first(
-    spec_cli: SpecCli, models: Models
+def test_a_signal_while_a_template_takes_forever_ends_the_run(
+    spec_cli: SpecCli, models: Models, tmp_path: Path
 ) -> None:
-    forever = "{% for i in range(99999) %}{% for i in range(99999) %}{% endfor %}{% endfor %}"
-    process = spec_cli.start(
-        *("run", "hi", "-m", models.target, "--chat-template", forever),
-        env={"PYTHONPROFILEIMPORTTIME": "1"},
-    )
-    wait_for_import(process, b"jinja2.sandbox")
-    time.sleep(1)
+    forever = tmp_path / "forever.jinja"
+    forever.write_text("{{ 10 ** (10 ** 9) }}")
+    process = spec_cli.start("run", "hi", "-m", models.target, "--chat-template", forever)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    while not children.read_text():
+        time.sleep(0.01)
     process.send_signal(SIGINT)
-    time.sleep(1)
-    assert process.poll() is None, "the first signal was enough"
+    assert ended(process) == Done(130, b"", "")
+
+
+def test_a_signal_while_a_long_text_is_tokenised_ends_the_run(
+    spec_cli: SpecCli, models: Models, tmp_path: Path
+) -> None:
+    path = tmp_path / "long.txt"
+    path.write_text("a" * (30 << 20))
+    process = spec_cli.start("run", "--raw", "-f", path, "-m", models.target)
+    time.sleep(3)  # whatever it does by then
     process.send_signal(SIGINT)
-    run = ended(process)
-    assert run.exit_code == 130
-    assert "Traceback" not in run.stderr
+    assert ended(process) == Done(130, b"", "")
 
 
 def test_signals_in_quick_succession_end_a_run_like_one(spec_cli: SpecCli, models: Models) -> None:
@@ -175,3 +184,25 @@ def test_signals_in_quick_succession_end_a_run_like_one(spec_cli: SpecCli, model
     # The interpreter gives signals their own way back before it ends.
     assert run.exit_code in (130, 143, -SIGINT, -SIGTERM)
     assert "Traceback" not in run.stderr
+
+
+def test_a_terminal_that_hangs_up_ends_the_run_that_writes_to_it(
+    spec_cli: SpecCli, models: Models
+) -> None:
+    pid, master = pty.fork()
+    if pid == 0:
+        words = [*spec_cli.program, *ENDLESS, *models.pair]
+        os.execvpe(words[0], words, spec_cli.environ({"TERM": "xterm"}))
+    seen = b""
+    while len(seen) < 2000:
+        seen += os.read(master, 1000)
+    os.close(master)
+    for _ in range(100 * SOON_S):
+        found, status = os.waitpid(pid, os.WNOHANG)
+        if found:
+            break
+        time.sleep(0.01)
+    else:
+        os.kill(pid, signal.SIGKILL)
+        raise AssertionError(os.waitpid(pid, 0))
+    assert os.waitstatus_to_exitcode(status) == 129

@@ -60,6 +60,11 @@ class Models:
         return self._write("mamba.gguf", arch="mamba")
 
     @property
+    def sliding(self) -> Path:
+        """A model whose attention slides over the last tokens."""
+        return self._write("sliding.gguf", arch="gemma3")
+
+    @property
     def foreign(self) -> Path:
         """A draft whose token 40 is not the target's."""
         return self._write("foreign.gguf", n_layer=1, vocab=bpe_vocab(renamed={40: "zzz"}))

@@ -26,6 +26,7 @@ from spec_cli.spec.sampling import SamplingSettings
 from spec_cli.spec.shapes import MAX_ROWS, ParallelPlan, shapes_for
 from spec_cli.spec.stats import RoundCount
 from spec_cli.state import StateStore
+from spec_cli.text import NO_OPENING, Opening
 from tests.contract.test_session import Desk
 
 SETTINGS = ContextSettings(
@@ -128,9 +129,9 @@ def requests() -> list[Request | Failure]:
     return [read_request(line, i, "", RUN) for i, line in enumerate(LINES)]
 
 
-def encode_with(session: Session, request: Request) -> tuple[list[int], GenerationSettings]:
+def encode_with(session: Session, request: Request) -> tuple[list[int], Opening]:
     tokens = session.model.tokenize(request.prompt or "", special=False, bos=False)
-    return tokens, request.generation
+    return tokens, NO_OPENING
 
 
 def one_by_one(session: Session) -> list[Outcome]:

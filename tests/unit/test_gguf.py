@@ -176,7 +176,13 @@ def test_token_id_out_of_range_counts_as_none(tmp_path: Path) -> None:
         (b"GGUF" + struct.pack("<IQQ", 3, 2**62, 0), "is damaged"),
         (b"GGUF" + struct.pack("<IQQQ1sI", 3, 1, 0, 1, b"t", 5), "a tensor has 5 dimensions"),
         (b"GGUF" + struct.pack("<IQQ", 3, 0, 0), "names no architecture"),
-        (b"GGUF" + struct.pack("<IQQQ1sIIQ", 3, 0, 1, 1, b"k", 9, 9, 1), "is damaged"),
+        (b"GGUF" + struct.pack("<IQQQ1sIIQ", 3, 0, 1, 1, b"k", 9, 9, 1), "an array holds arrays"),
+        (
+            b"GGUF"
+            + struct.pack("<IQQQ1sI", 3, 0, 1, 1, b"k", 9)
+            + struct.pack("<IQ", 9, 1) * 10**6,
+            "an array holds arrays",
+        ),
     ],
 )
 def test_each_wrong_file_has_its_own_cause(scratch: Path, content: bytes, cause: str) -> None:
@@ -239,7 +245,14 @@ def test_other_architectures_are_refused(tmp_path: Path, kind: str) -> None:
         (lambda w: w.add_float32("llama.block_count", 2.0), "`llama.block_count` is not an int"),
         (lambda w: w.add_int32("tokenizer.ggml.add_bos_token", 1), "is not a boolean"),
         (lambda w: w.add_array("llama.attention.head_count", [0.5]), "one integer per layer"),
-        (lambda w: w.add_array("llama.attention.head_count", [1] * 1025), "integer per layer"),
+        (lambda w: w.add_array("llama.attention.head_count", [1] * 513), "integer per layer"),
+        (lambda w: w.add_block_count(0), "`llama.block_count` is 0"),
+        (lambda w: w.add_block_count(513), "`llama.block_count` is 513"),
+        (lambda w: w.add_int32("llama.block_count", -1), "`llama.block_count` is -1"),
+        (lambda w: w.add_context_length(0), "`llama.context_length` is 0"),
+        (lambda w: w.add_context_length(2**31), f"`llama.context_length` is {2**31}"),
+        (lambda w: w.add_embedding_length(2**32 - 1), f"`llama.embedding_length` is {2**32 - 1}"),
+        (lambda w: w.add_rope_freq_base(float("nan")), "`llama.rope.freq_base` is not a number"),
         (lambda w: w.add_uint32("general.alignment", 24), "alignment is not a power of two"),
     ],
 )

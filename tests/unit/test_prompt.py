@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_cli.errors import ExitCode, ModelError, UsageError
+from spec_cli.errors import Cancelled, ExitCode, ModelError, UsageError
 from spec_cli.prompt import (
     ChatTemplate,
     Message,
@@ -25,6 +25,7 @@ from spec_cli.prompt import (
     read_template,
     render_chat,
 )
+from spec_cli.template import MAX_CPU_S
 
 NOW = datetime(2026, 3, 1, 12, 0)
 
@@ -189,6 +190,30 @@ BROKEN = [
     ("{{ '\\ud800' }}", "UnicodeEncodeError"),
     ("{% if false %}x{% endif %}", "it gives an empty prompt"),
     ("{% for i in range(99999) %}{{ 'x' * 999 }}{% endfor %}", "OverflowError: more than"),
+    ("{{ 'a' * 10**12 }}", "MemoryError"),
+    ("{{ '%999999999999d' | format(1) }}", "MemoryError"),
+]
+
+ESCAPES = [
+    "{% include '/etc/passwd' %}",
+    "{% extends '/etc/passwd' %}",
+    "{% from 'os' import environ %}{{ environ }}",
+    "{{ lipsum.__globals__['os'].environ }}",
+    "{{ lipsum.__globals__ }}",
+    "{{ cycler.__init__.__globals__ }}",
+    "{{ strftime_now.__self__.__class__ }}",
+    "{{ raise_exception.__globals__ }}",
+    "{{ ''.__class__.__subclasses__() }}",
+    "{{ '{0.__class__.__mro__}'.format(1) }}",
+    "{{ messages[0] | attr('__class__') }}",
+    "{{ self.__init__.__globals__ }}",
+    "{{ namespace().__class__ }}",
+]
+
+FOREVER = [
+    "{{ 10 ** (10 ** 9) }}",
+    "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
+    "{{ (range(99999) | list * 99) | sort | length }}" * 99,
 ]
 
 
@@ -199,6 +224,34 @@ def test_broken_template_of_a_model_is_a_model_error(source: str, cause: str) ->
     assert caught.value.message.startswith("the chat template does not work: ")
     assert cause in caught.value.message
     assert "\n" not in caught.value.message
+
+
+@pytest.mark.parametrize("source", ESCAPES)
+def test_a_template_gets_at_nothing_but_the_messages(source: str) -> None:
+    with pytest.raises(ModelError):
+        render_chat(chat_template(source), user("hi"))
+
+
+@pytest.mark.parametrize("source", FOREVER)
+def test_a_template_that_takes_forever_is_stopped(source: str) -> None:
+    with pytest.raises(ModelError, match=f"it takes more than {MAX_CPU_S} s"):
+        render_chat(chat_template(source), user("hi"))
+    assert render_chat(chat_template("{{ 1 }}"), user("hi")) == "1"
+
+
+def test_the_user_can_stop_a_template() -> None:
+    with pytest.raises(Cancelled):
+        render_chat(chat_template(FOREVER[0]), user("hi"), cancelled=lambda: True)
+    assert render_chat(chat_template("{{ 1 }}"), user("hi")) == "1"
+
+
+def test_an_exception_while_a_template_is_rendered_leaves_no_answer_to_the_wrong_question() -> None:
+    def interrupted() -> bool:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        render_chat(chat_template(FOREVER[1]), user("hi"), cancelled=interrupted)
+    assert render_chat(chat_template("{{ 1 }}"), user("hi")) == "1"
 
 
 def test_broken_template_of_the_user_is_a_usage_error() -> None:
@@ -318,6 +371,13 @@ def test_private_characters_of_the_user_are_left_alone() -> None:
     assert tokenizer.decode(chat_tokens(tokenizer, template, messages)) == render_chat(
         template, messages
     )
+
+
+def test_a_vocabulary_without_control_tokens_leaves_the_text_in_one_piece() -> None:
+    tokenizer = WordTokenizer()
+    tokenizer.control_texts = lambda: ()  # type: ignore[method-assign]
+    chat_tokens(tokenizer, chat_template("{{ messages[0].content }}"), user("hello there"))
+    assert tokenizer.calls == [("hello there", True, True)]
 
 
 @given(

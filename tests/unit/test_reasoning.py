@@ -19,7 +19,7 @@ from spec_cli.reasoning import (
     ReasoningSplitter,
     find_format,
 )
-from spec_cli.text import Output
+from spec_cli.text import Opening, Output
 
 MARKS = Marks("<t>", "</t>", skip="<a>")
 THINK = KNOWN_MARKS[0]
@@ -166,8 +166,7 @@ def output(
         lambda token: token == 0,
         stop=stop,
         max_tokens=n,
-        given=given,
-        reasoning=ReasoningFormat(marks, has_begun=False, control={}),
+        opening=Opening(given, ReasoningFormat(marks, has_begun=False, control={})),
     )
     deltas = out.drain()
     for character in f"{text}\0":
@@ -224,7 +223,7 @@ def test_marks_of_several_control_tokens_are_recognised() -> None:
         vocabulary.piece,
         lambda _: False,
         max_tokens=999,
-        reasoning=find_format(vocabulary, marks.begin, ""),
+        opening=Opening(reasoning=find_format(vocabulary, marks.begin, "")),
     )
     text = f"{marks.begin}We add.{marks.end}It is 4."
     for token in vocabulary.tokenize(text, special=True, bos=False):

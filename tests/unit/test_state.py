@@ -29,7 +29,9 @@ def test_a_later_value_replaces_an_earlier_one(store: StateStore) -> None:
     assert store.load("times", KEY) == 2
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"key": {}}', '{"key": 1, "value": 2}', "\0"])
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", '{"key": {}}', '{"key": 1, "value": 2}', "\0", "[" * 10**5]
+)
 def test_a_damaged_file_is_as_good_as_none(store: StateStore, tmp_path: Path, content: str) -> None:
     store.save("times", KEY, 1)
     (file,) = (tmp_path / "state" / "times").iterdir()

@@ -1,0 +1,20 @@
+"""Files that are whole or not there."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Put a file with `text` at `path`, in place of what is there; no link is followed.
+
+    Raises OSError, and then leaves what was there.
+    """
+    # A directory beside it: nobody else can name what is in there, and the umask holds.
+    with tempfile.TemporaryDirectory(
+        prefix=".", suffix=".incomplete", dir=path.parent, ignore_cleanup_errors=True
+    ) as scratch:
+        whole = Path(scratch) / path.name
+        whole.write_text(text, encoding="utf-8")
+        whole.replace(path)
