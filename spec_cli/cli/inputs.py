@@ -34,8 +34,7 @@ class PromptInput:
     """The user's text, and how it becomes a prompt; `chat_template` is Jinja source.
 
     `given` is how the answer begins. `variables` are those of the template; `think` sets its switch
-    for thinking, None leaves it alone. `messages`, where there are
-    any, stand in place of the text.
+    for thinking, None leaves it alone. `messages`, where there are any, stand in place of the text.
     """
 
     text: str
