@@ -21,9 +21,9 @@ from spec_cli.spec.interfaces import Logits
 from spec_cli.spec.padding import PaddedModel
 from spec_cli.spec.shapes import MAX_ROWS, ParallelPlan, Shape
 
-_LENGTHS = (600, 7, 40, 19)  # tokens of the texts, in turns
-_N_PROMPT = 200  # tokens of a prompt that is read in two parts,
-_PARTS = (3, 40, 150, 199)  # of which the first has so many
+_LENGTHS = (264, 7, 40, 19)  # tokens of the texts, in turns; the first attends to 512 cells
+_N_PROMPT = 100  # tokens of a prompt that is read in two parts,
+_PARTS = (3, 40, 99)  # of which the first has so many
 _N_CTX = max(_LENGTHS) + 2 * MAX_ROWS
 
 
