@@ -174,7 +174,7 @@ def test_reasoning_is_free_and_the_answer_after_it_is_that_of_plain_decoding_and
     temp: float,
 ) -> None:
     # This model repeats itself, unless it may not, and hardly ever begins to reason.
-    bias = ((ord("e"), 0.5), (ord("q"), 0.0 if has_begun else 30.0))
+    bias = ((ord("e"), 2.0), (ord("q"), 0.0 if has_begun else 30.0))
     sampling = SamplingSettings(temp=temp, logit_bias=bias, presence_penalty=50.0)
     generation = replace(GREEDY, sampling=sampling, grammar='root ::= "[" [0-9]{2,9} "]"')
     found = []
@@ -188,7 +188,7 @@ def test_reasoning_is_free_and_the_answer_after_it_is_that_of_plain_decoding_and
     assert end_of(events).reason is FinishReason.STOP
     assert re.fullmatch(r"\[\d{2,9}\]", text_of(events))
     reasoning = "".join(event.text for event in events if isinstance(event, ReasoningDelta))
-    assert len(reasoning) > 1 and not re.search(r"\[\d", reasoning)
+    assert reasoning and not re.search(r"\[\d", reasoning)
 
 
 def test_reasoning_that_is_cut_is_told_once(
