@@ -271,7 +271,7 @@ class TextSession:
             think=options.get("think"),
         )
         given = check_text(options.get("prefill", ""), "the prefill")
-        return encode_chat(model, template, prompt, given)
+        return encode_chat(model, template, prompt, given, cancelled=self._ctrl_c)
 
     def _generate(self, prompt: EncodedPrompt, generation: GenerationSettings) -> Generator[Event]:
         events = self._session.generate(prompt.tokens, generation, opening=prompt.opening)

@@ -177,9 +177,11 @@ class Speaker:
         Raises UsageError before anything is generated where the context is too small, Cancelled
         when stopped before there was a context, and Terminated.
         """
-        messages, template = base.asking(question), self.template(think=settings.think)
-        prompt = encode_chat(self._session.model, template, messages)
+        model, template = self._session.model, self.template(think=settings.think)
         with self._listening():
+            prompt = encode_chat(
+                model, template, base.asking(question), cancelled=self._interrupts
+            )
             self._prepare(len(prompt.tokens), settings, has_turns=bool(base.turns))
             return self._generate(prompt, settings, settings.generation(seed))
 
