@@ -92,10 +92,9 @@ def _after(start: GrammarState, given: str) -> GrammarState:
     """The state after the answer's given beginning. Raises UsageError where it is not allowed."""
     state, n_read = start.read(given)
     if n_read < len(given):
-        before, wrong = given[:n_read], given[n_read]
-        where = f"cannot go on with {wrong!r} after {before!r}" if before else "cannot begin so"
+        place = f"come after {given[:n_read]!r}" if n_read else "be first"
         raise UsageError(
-            f"the answer is to begin with {given!r}, but by its grammar it {where}",
+            f"the grammar refuses the prefill {given!r}: {given[n_read]!r} cannot {place}",
             hint="change `--prefill`, or leave it out",
         )
     return state

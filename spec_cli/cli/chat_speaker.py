@@ -179,9 +179,7 @@ class Speaker:
         """
         model, template = self._session.model, self.template(think=settings.think)
         with self._listening():
-            prompt = encode_chat(
-                model, template, base.asking(question), cancelled=self._interrupts
-            )
+            prompt = encode_chat(model, template, base.asking(question), cancelled=self._interrupts)
             self._prepare(len(prompt.tokens), settings, has_turns=bool(base.turns))
             return self._generate(prompt, settings, settings.generation(seed))
 

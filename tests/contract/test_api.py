@@ -285,7 +285,7 @@ def test_the_template_can_be_told_whether_to_think_and_more(thinker: TextSession
 def test_a_prefill_begins_the_answer_and_counts_for_its_grammar(session: TextSession) -> None:
     answer = session.chat(HELLO, prefill="[1", grammar=NUMBERS, seed=4)
     assert answer.text.startswith("[1") and all(isinstance(n, int) for n in json.loads(answer.text))
-    with pytest.raises(UsageError, match=re.escape("cannot go on with 'x' after '[1'")):
+    with pytest.raises(UsageError, match=re.escape("'x' cannot come after '[1'")):
         session.chat(HELLO, prefill="[1x", grammar=NUMBERS)
 
 

@@ -234,7 +234,7 @@ def test_a_prefill_may_begin_with_the_reasoning(
 
 @pytest.mark.parametrize(
     ("given", "where"),
-    [("{x", "cannot go on with 'x' after '{'"), ("Sure: {", "cannot begin so")],
+    [("{x", "'x' cannot come after '{'"), ("Sure: {", "'S' cannot be first")],
 )
 def test_a_prefill_that_breaks_the_grammar_is_refused_with_the_place(
     desk: Desk,  # noqa: F811
