@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Call
+from tests.cli.conftest import Call, SpecCli
 from tests.cli.test_chat_piped import lines
+from tests.cli.test_run_pty import Terminal, line
 from tests.cli.test_run_reasoning import Thinker, thinker  # noqa: F401
 from tests.cli.tiny_models import Models
 
@@ -48,6 +49,18 @@ def test_reasoning_can_be_hidden(
     run = call(*args, *options, stdin=lines(*turns, "hello there"))
     assert run.exit_code == 0 and thinker.reasoning not in run.stderr
     assert ("tok/s" in run.stderr) == (how != "-q")
+
+
+def test_on_a_terminal_the_reasoning_stands_dim_above_the_answer(
+    spec_cli: SpecCli,
+    args: tuple[str, ...],
+    thinker: Thinker,  # noqa: F811
+) -> None:
+    screen = Terminal(spec_cli)(f"echo hello there | {line(spec_cli, *args).removeprefix('exec ')}")
+    reasoning, answer = screen.rows[:2]
+    assert reasoning == thinker.reasoning and answer.startswith(thinker.answer)
+    assert "\x1b[2m" in screen.sent
+    screen.assert_in_order()
 
 
 def test_figures_can_be_off_while_reasoning_is_shown(
