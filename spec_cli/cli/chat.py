@@ -18,8 +18,9 @@ from spec_cli.cli import structure_options as structure_opt
 from spec_cli.cli import text_options as text_opt
 from spec_cli.cli.chat_commands import COMMANDS
 from spec_cli.cli.chat_pairs import LoadedSpeakers
-from spec_cli.cli.chat_speaker import Speaker, TemplateChoice
+from spec_cli.cli.chat_speaker import Speaker
 from spec_cli.cli.chat_talk import Speakers, Talk, Turns
+from spec_cli.cli.chat_template import TemplateChoice
 from spec_cli.cli.display_options import Color
 from spec_cli.cli.grouped import grouped
 from spec_cli.cli.log import show_log

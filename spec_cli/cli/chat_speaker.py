@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -13,12 +13,12 @@ from spec_cli.arms import Arm
 from spec_cli.chat.conversation import Conversation
 from spec_cli.chat.fitting import n_reserved, too_long
 from spec_cli.chat.settings import ChatSettings
+from spec_cli.cli.chat_template import TemplateChoice, Templates
 from spec_cli.cli.info import describe
 from spec_cli.cli.pairs import LocalPair
 from spec_cli.cli.signals import Interrupts, Terminated
 from spec_cli.cli.surroundings import surroundings
-from spec_cli.encoding import EncodedPrompt, encode_chat, template_for
-from spec_cli.errors import UsageError
+from spec_cli.encoding import EncodedPrompt, encode_chat
 from spec_cli.events import (
     DraftingOff,
     Finished,
@@ -79,14 +79,6 @@ class Answer:
         return not self.has_thought and self.finished.reason is not FinishReason.INTERRUPTED
 
 
-@dataclass(frozen=True, slots=True)
-class TemplateChoice:
-    """The Jinja source of the user's chat template, None for the model's, and its variables."""
-
-    source: str | None
-    variables: Mapping[str, object]
-
-
 class Speaker:
     """A loaded pair that answers. Owns its session.
 
@@ -110,8 +102,6 @@ class Speaker:
         """
         self.pair = pair
         self._terminal, self._render = terminal, render
-        self._template, self._now = template, now
-        self._templates: dict[bool | None, ChatTemplate] = {}
         self._interrupts = Interrupts(last=_LAST_SIGNAL)
         self._notices: list[Notice] = []
         self._status = Status(terminal, quiet=render.quiet)
@@ -121,6 +111,8 @@ class Speaker:
         with self._listening(), self._status:
             self._session = Session(pair.target.path, draft, settings, environment)
             try:
+                of_model = self._session.target_header.chat_template
+                self._templates = Templates(self._session.model, of_model, template, now)
                 self.template(think=None)
                 self._session.prepare(0, None)
             except BaseException:
@@ -149,13 +141,8 @@ class Speaker:
         ]
 
     def template(self, *, think: bool | None) -> ChatTemplate:
-        """The chat template, its switch for thinking set if `think` is not None.
-
-        Raises UsageError where it has none.
-        """
-        if think not in self._templates:
-            self._templates[think] = self._make_template(think)
-        return self._templates[think]
+        """The chat template: see `Templates.of`."""
+        return self._templates.of(think)
 
     def fits(self, messages: Sequence[Message], settings: ChatSettings) -> bool:
         """Whether the context has room for a prompt and its answer.
@@ -266,22 +253,6 @@ class Speaker:
         )
         k = settings.draft_tokens
         return replace(info, draft_tokens="auto" if k is None else k)
-
-    def _make_template(self, think: bool | None) -> ChatTemplate:
-        of_model, of_user = self._session.target_header.chat_template, self._template.source
-        if of_model is None and of_user is None:
-            raise UsageError(
-                "the model has no chat template",
-                hint="give one with `--chat-template FILE`, or use `spec-cli run --raw`",
-            )
-        return template_for(
-            self._session.model,
-            of_model,
-            of_user,
-            self._now,
-            variables=self._template.variables,
-            think=think,
-        )
 
     def _show_notices(self) -> None:
         """What loading had to say."""
