@@ -27,7 +27,7 @@ class Entry:
 
 
 class StateStore:
-    """JSON values in a directory, one file per (kind, key).
+    """JSON values in a directory, one file per (kind, key), readable by its owner only.
 
     The whole key is stored with the value and compared on load. A file that cannot be read is
     as good as none, and one that cannot be written is only logged: nothing here is needed.
@@ -49,7 +49,8 @@ class StateStore:
         path = self._path(kind, key)
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_whole(path, json.dumps({"key": dict(key), "value": value}, indent=1))
+            text = json.dumps({"key": dict(key), "value": value}, indent=1)
+            write_whole(path, text, private=True)
         except OSError as error:
             _log.warning("cannot save %s: %s", path, error)
 

@@ -96,6 +96,7 @@ def run(
     """
     opt.require_one("--json", json, "--jsonl", jsonl)
     opt.require_one("--estimate", estimate, "--jsonl", jsonl)
+    opt.require_one("--estimate", estimate, "--output", output is not None)
     opt.require_one("--no-draft", no_draft, "--drafter", drafter is not _SESSION.drafter)
     drafter = DrafterKind.NONE if no_draft else drafter
     generation = GenerationSettings(
