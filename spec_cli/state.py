@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from spec_cli.errors import ModelError
 from spec_cli.files import write_whole
 
 _FINGERPRINT_BYTES = 1 << 20  # of a model: its header, or most of it
@@ -83,6 +84,12 @@ def file_fingerprint(path: Path) -> dict[str, Any]:
 
 
 def file_identity(path: Path) -> dict[str, Any]:
-    """What tells a file from another without reading it: name, size and time of change."""
-    status = path.stat()
+    """What tells a model from another without reading it: name, size and time of change.
+
+    Raises ModelError when it has gone in the meantime.
+    """
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise ModelError(f"cannot read the model file `{path}`: {error.strerror}") from None
     return {"file": path.name, "size_bytes": status.st_size, "mtime_ns": status.st_mtime_ns}
