@@ -56,5 +56,6 @@ def test_a_changed_file_has_another_identity(tmp_path: Path) -> None:
 
 
 def test_a_model_that_has_gone_is_told_by_name(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"cannot read the model file `.*gone\.gguf`: No such file"):
+    with pytest.raises(ModelError) as error:
         file_identity(tmp_path / "gone.gguf")
+    assert str(tmp_path / "gone.gguf") in error.value.message
