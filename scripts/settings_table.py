@@ -12,8 +12,8 @@ from typing import Any
 from typer.main import get_command
 
 from spec_cli.cli.app import app
-from spec_cli.cli.config_command import ConfiguredCommand
 from spec_cli.cli.config_settings import Scope, Setting, settings_of
+from spec_cli.cli.late import commands_with_settings
 
 DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "configuration.md"
 _TABLE = re.compile(r"(?<=<!-- settings -->\n).*?(?=<!-- end -->)", re.DOTALL)
@@ -27,11 +27,7 @@ def with_table(document: str) -> str:
 
 def _rows() -> Iterator[str]:
     """One for each meaning of a key: the options that are declared once, for several commands."""
-    commands: dict[str, ConfiguredCommand] = {
-        name: command
-        for name, command in get_command(app).commands.items()  # type: ignore[attr-defined]
-        if isinstance(command, ConfiguredCommand)
-    }
+    commands = commands_with_settings(get_command(app))
     meanings: dict[Any, tuple[Setting, list[str]]] = {}
     for name, command in commands.items():
         for setting in dict.fromkeys(settings_of(command).values()):

@@ -1,6 +1,6 @@
 """Every error the user can meet: what happened, what to type next, and the exit code.
 
-Errors are raised where the fact is known and rendered in one place, `cli.app.main`.
+Errors are raised where the fact is known and rendered in one place, `cli/guard.py`.
 """
 
 from __future__ import annotations

@@ -5,16 +5,20 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+_PRIVATE = 0o600
+_PUBLIC = 0o666  # less what the user's umask takes away
 
-def write_whole(path: Path, text: str) -> None:
+
+def write_whole(path: Path, text: str, *, private: bool = False) -> None:
     """Put a file with `text` at `path`, in place of what is there; no link is followed.
 
-    Raises OSError, and then leaves what was there.
+    `private`: for its owner alone. Raises OSError, and then leaves what was there.
     """
     # A directory beside it: nobody else can name what is in there, and the umask holds.
     with tempfile.TemporaryDirectory(
         prefix=".", suffix=".incomplete", dir=path.parent, ignore_cleanup_errors=True
     ) as scratch:
         whole = Path(scratch) / path.name
+        whole.touch(_PRIVATE if private else _PUBLIC)
         whole.write_text(text, encoding="utf-8")
         whole.replace(path)

@@ -25,7 +25,8 @@ import numpy as np
 
 from spec_cli.state import StateStore
 
-_MAGIC = b"spec-cli prompt cache 1\n"
+_KIND = b"spec-cli prompt cache "  # of any version
+_MAGIC = _KIND + b"1\n"
 _MAX_HEADER_BYTES = 1 << 16
 _MAC_BYTES = 32
 _KEY = {"of": "prompt cache"}
@@ -80,6 +81,15 @@ def write_cache(file: BinaryIO, key: bytes, parts: Mapping[str, Part]) -> None:
         file.write(part.state)
 
 
+def is_of_another_kind(path: Path) -> bool:
+    """Whether `path` is a file with something in it that is no prompt cache."""
+    try:
+        with _opened(path) as file:
+            return file.read(len(_KIND)) not in (b"", _KIND, None)
+    except OSError:
+        return False
+
+
 def read_cache(
     path: Path, key: bytes, bindings: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Part]:
@@ -88,13 +98,17 @@ def read_cache(
     Raises UnusableCacheError for any other file, FileNotFoundError where there is none.
     """
     try:
-        # A pipe in the file's place would let a plain `open` wait for its writer.
-        with FileIO(os.open(path, os.O_RDONLY | os.O_NONBLOCK)) as file:
+        with _opened(path) as file:
             return _read(file, key, bindings)
     except FileNotFoundError:
         raise
     except OSError as error:
         raise UnusableCacheError(f"it cannot be read: {error.strerror}") from None
+
+
+def _opened(path: Path) -> FileIO:
+    """A pipe in the file's place would let a plain `open` wait for its writer."""
+    return FileIO(os.open(path, os.O_RDONLY | os.O_NONBLOCK))
 
 
 def _read(file: FileIO, key: bytes, bindings: Mapping[str, Mapping[str, Any]]) -> dict[str, Part]:

@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
-from spec_cli.errors import SpecError
+from spec_cli.errors import SpecError, UsageError
 from spec_cli.events import Notice
 from spec_cli.prompt_cache import (
     Part,
     UnusableCacheError,
+    is_of_another_kind,
     read_cache,
     user_key,
     write_cache,
@@ -34,7 +35,12 @@ class PromptReuse:
     """
 
     def __init__(self, path: Path) -> None:
-        """Raises UsageError when there can be no file at `path`."""
+        """Raises UsageError when there can be no file at `path`, or another kind of file is."""
+        if is_of_another_kind(path):
+            raise UsageError(
+                f"{path} is no prompt cache, and would be replaced by one",
+                hint="give another name to `--prompt-cache`, or delete that file",
+            )
         self._path = path
         self._new = WholeFile(path, private=True)
         self._key = b""

@@ -60,7 +60,8 @@ class SessionSettings:
     index: bool = False
 
     def __post_init__(self) -> None:
-        _require("--draft-tokens", self.draft_tokens, 1, MAX_DRAFT_TOKENS)
+        hint = "`--no-draft` decodes plainly" if self.draft_tokens == 0 else None
+        _require("--draft-tokens", self.draft_tokens, 1, MAX_DRAFT_TOKENS, hint)
         _require("--ctx-size", self.n_ctx, 1, 2**31 - 1)
         _require("--batch-size", self.n_batch, 1, 2**16)
         if self.draft_tokens is not None and self.draft_tokens >= self.n_batch:
@@ -106,6 +107,6 @@ class GenerationSettings:
                 raise UsageError("--stop is empty", hint="give the text to stop at")
 
 
-def _require(flag: str, value: int | None, low: int, high: int) -> None:
+def _require(flag: str, value: int | None, low: int, high: int, hint: str | None = None) -> None:
     if value is not None and not low <= value <= high:
-        raise UsageError(f"{flag} is {value}, but must be from {low} to {high}")
+        raise UsageError(f"{flag} is {value}, but must be from {low} to {high}", hint=hint)

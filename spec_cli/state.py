@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from spec_cli.errors import ModelError
 from spec_cli.files import write_whole
 
 REHEARSED, PARALLEL_PLANS = "rehearsed", "parallel-plans"  # kinds that need llama.cpp to be made
@@ -29,7 +30,7 @@ class Entry:
 
 
 class StateStore:
-    """JSON values in a directory, one file per (kind, key).
+    """JSON values in a directory, one file per (kind, key), readable by its owner only.
 
     The whole key is stored with the value and compared on load. A file that cannot be read is
     as good as none, and one that cannot be written is only logged: nothing here is needed.
@@ -51,7 +52,8 @@ class StateStore:
         path = self._path(kind, key)
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_whole(path, json.dumps({"key": dict(key), "value": value}, indent=1))
+            text = json.dumps({"key": dict(key), "value": value}, indent=1)
+            write_whole(path, text, private=True)
         except OSError as error:
             _log.warning("cannot save %s: %s", path, error)
 
@@ -84,6 +86,12 @@ def file_fingerprint(path: Path) -> dict[str, Any]:
 
 
 def file_identity(path: Path) -> dict[str, Any]:
-    """What tells a file from another without reading it: name, size and time of change."""
-    status = path.stat()
+    """What tells a model from another without reading it: name, size and time of change.
+
+    Raises ModelError when it has gone in the meantime.
+    """
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise ModelError(f"cannot read the model file `{path}`: {error.strerror}") from None
     return {"file": path.name, "size_bytes": status.st_size, "mtime_ns": status.st_mtime_ns}

@@ -7,9 +7,7 @@ from typing import Annotated
 import typer
 
 from spec_cli import __version__
-from spec_cli.cli import bench, chat, config, devices, doctor, models, run, verify
-from spec_cli.cli.config_command import ConfiguredCommand
-from spec_cli.cli.guard import guarded
+from spec_cli.cli.late import Place, group_of
 
 EXAMPLES = """
 Run a language model on this machine, fast, without changing a word of what it says.
@@ -21,8 +19,52 @@ Examples:
   spec-cli run -m ./target.gguf -d ./draft.gguf -k 4 "Why is the sky blue?"
 """
 
+COMMANDS = {
+    "run": Place(
+        "spec_cli.cli.run:run",
+        "Answer one prompt: text on stdout, everything else on stderr.",
+        takes_settings=True,
+    ),
+    "chat": Place(
+        "spec_cli.cli.chat:chat",
+        "Talk with a model: messages from the terminal, or one a line from a pipe.",
+        takes_settings=True,
+    ),
+    "pull": Place(
+        "spec_cli.cli.models:pull",
+        "Download a model, or both models of a pair, into the Hugging Face cache.",
+    ),
+    "devices": Place(
+        "spec_cli.cli.devices:devices",
+        "List the devices that a model can run on; those used by default are marked with `*`.",
+    ),
+    "doctor": Place(
+        "spec_cli.cli.doctor:doctor",
+        "Print what a bug report should tell, and what to do about what is wrong here.",
+    ),
+    "verify": Place(
+        "spec_cli.cli.verify:verify",
+        "Check that drafting changes no token: plain and speculative texts side by side.",
+        takes_settings=True,
+    ),
+    "bench": Place(
+        "spec_cli.cli.bench:bench",
+        "Measure plain decoding against any list of settings, and say which to use.",
+        takes_settings=True,
+    ),
+    "models": Place(
+        "spec_cli.cli.models:group",
+        "Models by name: list, look into, fetch, delete, pair up. Alone it lists the pairs.",
+    ),
+    "config": Place(
+        "spec_cli.cli.config:app",
+        "Show the settings that hold, and where each of them comes from.",
+    ),
+}
+
 app = typer.Typer(
     name="spec-cli",
+    cls=group_of(COMMANDS),
     help=EXAMPLES,
     no_args_is_help=True,
     add_completion=True,
@@ -48,14 +90,3 @@ def root(
     ] = False,
 ) -> None:
     """See EXAMPLES, which `help` shows."""
-
-
-app.command("run", cls=ConfiguredCommand)(run.run)
-app.command("chat", cls=ConfiguredCommand)(chat.chat)
-app.command("pull")(guarded(models.pull))
-app.add_typer(models.group, name="models")
-app.command("devices")(guarded(devices.devices))
-app.command("doctor")(guarded(doctor.doctor))
-app.command("verify", cls=ConfiguredCommand)(verify.verify)
-app.command("bench", cls=ConfiguredCommand)(bench.bench)
-app.add_typer(config.app, name="config")

@@ -15,6 +15,7 @@ from spec_cli.cli.config_file import Given
 from spec_cli.cli.config_settings import Scope, Setting, settings_of
 from spec_cli.cli.config_sources import Configuration, read_files
 from spec_cli.cli.guard import guarded
+from spec_cli.cli.late import commands_with_settings
 from spec_cli.errors import SpecError, UsageError
 from spec_cli.events import Notice
 from spec_cli.render.notices import Notices
@@ -53,8 +54,7 @@ class ConfiguredCommand(TyperCommand):
 
 def configured_commands(ctx: typer.Context) -> dict[str, TyperCommand]:
     """The commands of this program that take settings, by name."""
-    group: Any = ctx.find_root().command
-    return {n: c for n, c in group.commands.items() if isinstance(c, ConfiguredCommand)}
+    return commands_with_settings(ctx.find_root().command)
 
 
 def load_configuration(commands: Mapping[str, TyperCommand]) -> Configuration:

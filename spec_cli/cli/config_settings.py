@@ -27,6 +27,7 @@ _FOR_ONE_RUN = {
 _PROJECT_PANELS = ("Models", "Drafting", "Sampling", "Output", "Machine")
 _READER = "scripts rely on what is printed"
 _USERS_OWN = {
+    "index": "whether answers are kept is for you to say",
     "offline": "whether the network is used is for you to say",
     "echo": _READER,
     "json": _READER,

@@ -314,7 +314,8 @@ def count(flag: str, text: str, *, auto: int | None, all_: int | None = None) ->
     try:
         return int(text)
     except ValueError:
-        wanted = " or ".join(["a number", *(f"`{word}`" for word in words)])
+        *others, last = ["a number", *(f"`{word}`" for word in words)]
+        wanted = f"{', '.join(others)} or {last}"
         raise UsageError(f"{flag} is `{text}`, but must be {wanted}") from None
 
 

@@ -74,6 +74,7 @@ def run(
     """
     opt.require_one("--json", json, "--jsonl", jsonl)
     opt.require_one("--estimate", estimate, "--jsonl", jsonl)
+    opt.require_one("--estimate", estimate, "--output", output is not None)
     generation = GenerationSettings(
         seed=secrets.randbits(32) if seed is None else seed,
         sampling=sampling.settings(),

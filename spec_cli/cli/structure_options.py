@@ -12,6 +12,7 @@ import typer
 from spec_cli.cli.options import require_one
 from spec_cli.errors import UsageError
 from spec_cli.grammar.json_schema import schema_to_gbnf
+from spec_cli.prompt import decode_text
 from spec_cli.settings import MAX_LOGPROBS
 
 _STRUCTURE, _SAMPLING, _OUTPUT = "Structure", "Sampling", "Output"
@@ -80,10 +81,10 @@ def grammar_of(grammar: str | None, file: str | None, schema: str | None) -> str
     for other in flags[1:]:
         require_one(flags[0], True, other, True)
     if file is not None:
-        return _read("--grammar-file", file)
+        return _read("the grammar", file)
     if schema is not None:
         is_text = schema.lstrip().startswith(("{", "[")) or schema.strip() in ("true", "false")
-        return schema_to_gbnf(schema if is_text else _read("--json-schema", schema))
+        return schema_to_gbnf(schema if is_text else _read("the JSON schema", schema))
     return grammar
 
 
@@ -109,10 +110,8 @@ def require_json(n_logprobs: int | None, *, json: bool) -> int | None:
     return n_logprobs
 
 
-def _read(flag: str, file: str) -> str:
+def _read(what: str, file: str) -> str:
     try:
-        return Path(file).read_text(encoding="utf-8")
+        return decode_text(Path(file).read_bytes(), f"{what} {file}")
     except OSError as error:
-        raise UsageError(f"{flag}: cannot read {file}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise UsageError(f"{flag}: {file} is not UTF-8 text") from None
+        raise UsageError(f"cannot read {what} {file}: {error.strerror}") from None

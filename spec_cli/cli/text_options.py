@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from io import TextIOWrapper
@@ -151,19 +151,29 @@ class Records:
 def records(
     terminal: Terminal, output: Path | None, trace: Path | None, prompt_cache: Path | None
 ) -> Iterator[Records]:
-    """The files that the options ask for, open. Raises UsageError when one cannot be written."""
+    """The files that the options ask for, open. Raises UsageError when one cannot be written.
+
+    That of the trace comes last: it is emptied at once.
+    """
+    _require_different({"--output": output, "--trace": trace, "--prompt-cache": prompt_cache})
     with ExitStack() as stack:
-        trace_file = stack.enter_context(TraceFile(trace)) if trace is not None else None
         reuse = stack.enter_context(PromptReuse(prompt_cache)) if prompt_cache is not None else None
-        if output is None or output == _STDOUT:
-            yield Records(terminal, None, trace_file, reuse)
-            return
-        whole = stack.enter_context(WholeFile(output))
-        stdout = TextIOWrapper(whole.file, encoding="utf-8")
-        stack.callback(stdout.detach)
-        yield Records(
-            replace(terminal, stdout=stdout, stdout_is_tty=False), whole, trace_file, reuse
-        )
+        whole = None
+        if output is not None and output != _STDOUT:
+            whole = stack.enter_context(WholeFile(output))
+            stdout = TextIOWrapper(whole.file, encoding="utf-8")
+            stack.callback(stdout.detach)
+            terminal = replace(terminal, stdout=stdout, stdout_is_tty=False)
+        trace_file = stack.enter_context(TraceFile(trace)) if trace is not None else None
+        yield Records(terminal, whole, trace_file, reuse)
+
+
+def _require_different(paths: Mapping[str, Path | None]) -> None:
+    """Raise UsageError when two options name one file: one would overwrite the other."""
+    flags: dict[Path, str] = {}
+    for flag, path in paths.items():
+        if path is not None and (other := flags.setdefault(path.absolute(), flag)) != flag:
+            raise UsageError(f"{other} and {flag} name the same file, {path}")
 
 
 def _read(path: Path) -> str:

@@ -92,4 +92,4 @@ def _verdict(plan: MemoryPlan) -> list[str]:
 
 def gigabytes(n_bytes: int) -> str:
     """`1.25 GB`."""
-    return f"{n_bytes / 1e9:.2f} GB"
+    return f"{n_bytes / 1e9:,.2f} GB"

@@ -34,6 +34,11 @@ def number(value: float | None) -> str:
     return f"{value:.1f}" if value < 99.95 else f"{value:.0f}"
 
 
+def counted(n: int, what: str) -> str:
+    """`1 token`, `2 tokens`."""
+    return f"{n} {what}" if n == 1 else f"{n} {what}s"
+
+
 def seconds(value: float | None) -> str:
     """`0.21 s`, `3.1 s`, `125 s`."""
     return UNKNOWN if value is None else f"{number(value)} s"

@@ -13,6 +13,7 @@ from spec_cli.render.info import RunInfo
 from spec_cli.render.style import (
     DIM,
     ORIGIN_STYLES,
+    counted,
     number,
     percent,
     rendered,
@@ -70,7 +71,7 @@ def _speed(finished: Finished) -> str:
     rate = [f"{number(stats.tokens_per_s)} tok/s"]
     if stats.n_drafted and stats.speedup:
         rate.append(speedup(stats.speedup))
-    took = f"{stats.n_emitted} tokens in {seconds(stats.decode_s)}"
+    took = f"{counted(stats.n_emitted, 'token')} in {seconds(stats.decode_s)}"
     end = ENDS.get(finished.reason, f"stop string {finished.stop!r}")
     return f"{', '.join(rate)}; {took}; {end}"
 
@@ -92,7 +93,7 @@ def _text(info: RunInfo, stats: RunStats) -> str:
 
 def _run(info: RunInfo, stats: RunStats) -> str:
     kept = f" ({stats.n_cached} kept)" if stats.n_cached else ""
-    prompt = f"prompt {info.n_prompt} tokens{kept} {seconds(stats.prefill_s)}"
+    prompt = f"prompt {counted(info.n_prompt, 'token')}{kept} {seconds(stats.prefill_s)}"
     times = f"first token {seconds(stats.ttft_s)}, load {seconds(info.load_s)}"
     copy = ", Q4_0 draft" if info.draft_copy else ""
     return f"{prompt}, {times}{copy}"

@@ -42,7 +42,7 @@ class SamplingSettings:
     logit_bias: tuple[tuple[int, float], ...] = ()
 
     def __post_init__(self) -> None:
-        _require("--temp", self.temp, self.temp >= 0, "0 or more")
+        _require("--temp", self.temp, self.temp >= 0, "0 or more, and finite")
         _require("--top-k", self.top_k, self.top_k >= 0, "0 or more")
         _require("--top-p", self.top_p, 0 < self.top_p <= 1, "above 0 and at most 1")
         _require("--min-p", self.min_p, 0 <= self.min_p <= 1, "from 0 to 1")

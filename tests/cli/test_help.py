@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from spec_cli import __version__
+from spec_cli.cli.app import COMMANDS as COMMANDS_BY_NAME
+from spec_cli.cli.config_command import ConfiguredCommand
+from spec_cli.cli.late import LateCommand
 from tests.cli.conftest import Call, Done, SpecCli
 
 MODELS = ("list", "show", "pull", "rm", "path", "check", "suggest", "add", "forget")
@@ -71,6 +74,22 @@ def test_help_loads_nothing_that_is_slow(spec_cli: SpecCli, args: tuple[str, ...
     loaded = {line.rpartition("|")[2].strip().partition(".")[0] for line in run.stderr.splitlines()}
     assert "typer" in loaded
     assert loaded.isdisjoint(SLOW)
+
+
+@pytest.mark.parametrize("option", ["--help", "--version"])
+def test_the_programs_own_help_loads_no_command(spec_cli: SpecCli, option: str) -> None:
+    run = spec_cli(option, env={"PYTHONPROFILEIMPORTTIME": "1"})
+    loaded = {line.rpartition("|")[2].strip() for line in run.stderr.splitlines()}
+    assert "spec_cli.cli.app" in loaded
+    assert loaded.isdisjoint({"numpy", "spec_cli.settings", "spec_cli.cli.run"})
+
+
+@pytest.mark.parametrize("name", COMMANDS_BY_NAME)
+def test_a_command_is_summed_up_by_the_first_line_of_its_help(name: str) -> None:
+    late = LateCommand(name, COMMANDS_BY_NAME[name])
+    assert late.loaded.help is not None
+    assert late.loaded.help.splitlines()[0] == late.help
+    assert late.takes_settings == isinstance(late.loaded, ConfiguredCommand)
 
 
 def test_the_version_is_one_line(call: Call) -> None:

@@ -28,7 +28,7 @@ WRONG = {
     ("--seed", str(2**64)): (f"--seed is {2**64}",),
     ("-n", "-1"): ("--max-tokens is -1",),
     ("-n", "many"): BOXED,
-    ("-k", "0"): ("--draft-tokens is 0", "from 1 to 63"),
+    ("-k", "0"): ("--draft-tokens is 0", "from 1 to 63", "`--no-draft` decodes plainly"),
     ("-k", "64"): ("--draft-tokens is 64",),
     ("-k", "-3"): ("--draft-tokens is -3",),
     ("-k", "x"): ("--draft-tokens is `x`", "`auto`"),

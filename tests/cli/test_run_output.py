@@ -61,6 +61,25 @@ def test_the_input_may_be_the_output(
     assert path.read_text() == text + "\n"
 
 
+@pytest.mark.parametrize("other", ["--trace", "--prompt-cache"])
+def test_two_records_of_a_run_cannot_be_one_file(
+    call: Call, args: tuple[str, ...], tmp_path: Path, other: str
+) -> None:
+    place = tmp_path / "record"
+    run = call(*args, "-o", place, other, place)
+    run.fails(2, f"--output and {other} name the same file, {place}")
+    assert not place.exists()
+
+
+def test_an_output_that_cannot_be_leaves_an_older_trace_alone(
+    call: Call, args: tuple[str, ...], tmp_path: Path
+) -> None:
+    trace = tmp_path / "trace.jsonl"
+    trace.write_text("older")
+    call(*args, "--trace", trace, "-o", tmp_path).fails(2, "cannot write")
+    assert trace.read_text() == "older"
+
+
 def test_a_run_that_fails_leaves_the_file_as_it_was(
     call: Call, models: Models, tmp_path: Path
 ) -> None:

@@ -31,15 +31,23 @@ def test_a_second_run_goes_on_from_the_first(call: Call, args: tuple[str, ...]) 
     assert f"tokens ({run['usage']['prompt_tokens'] - 1} kept)" in call(*other, *args).stderr
 
 
-def test_a_file_of_another_kind_is_told_and_replaced(
+def test_a_file_of_another_kind_is_refused_and_stays_as_it_is(
     call: Call, args: tuple[str, ...], tmp_path: Path
 ) -> None:
     cache = tmp_path / "cache"
-    cache.write_bytes(b"GGUF\0\0\0")
-    run = call("run", TEXT, *args)
-    assert run.exit_code == 0
-    assert f"note: the prompt cache {cache} is not used: it is no prompt cache\n" in run.stderr
-    assert "is not used" not in call("run", TEXT, *args).stderr
+    for content in (b"GGUF\0\0\0", b"x", b"spec-cli is my favourite program"):
+        cache.write_bytes(content)
+        call("run", TEXT, *args).fails(2, f"{cache} is no prompt cache, and would be replaced")
+        assert cache.read_bytes() == content
+        assert [path for path in tmp_path.iterdir() if path.name.endswith(".part")] == []
+
+
+def test_an_empty_file_becomes_a_prompt_cache(
+    call: Call, args: tuple[str, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "cache").touch()
+    call("run", TEXT, *args)
+    assert call("run", TEXT, *args, "--json").json["timings"]["cache_n"] > 0
 
 
 def test_another_user_cannot_use_the_file(

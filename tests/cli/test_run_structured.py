@@ -19,8 +19,8 @@ SCHEMA = json.dumps(
 WRONG = {
     ("--grammar", 'root ::= "a'): ('error: line 1 of the grammar: `"` is missing',),
     ("--grammar", ""): ("no rule `root`",),
-    ("--grammar-file", "./none.gbnf"): ("--grammar-file: cannot read ./none.gbnf", "No such file"),
-    ("--json-schema", "./none.json"): ("--json-schema: cannot read ./none.json",),
+    ("--grammar-file", "./none.gbnf"): ("cannot read the grammar ./none.gbnf: No such file",),
+    ("--json-schema", "./none.json"): ("cannot read the JSON schema ./none.json",),
     ("--json-schema", "{"): ("the JSON schema is no JSON", "line 1, column 2"),
     ("--json-schema", '{"minProperties": 1}'): ("at #: `minProperties` is not supported",),
     ("--json-schema", '{"type": "text"}'): ('at #: "text" is no type',),

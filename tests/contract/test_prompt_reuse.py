@@ -191,7 +191,7 @@ def scramble(path: Path) -> None:
 
 
 def replace(path: Path) -> None:
-    path.write_bytes(b"GGUF" * 100)
+    path.write_bytes(b"spec-cli prompt cache 0\n" * 100)
 
 
 @pytest.mark.parametrize(

@@ -6,25 +6,20 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.core import TyperCommand
 from typer.main import get_command
 
 from spec_cli.cli.app import app
-from spec_cli.cli.config_command import ConfiguredCommand
 from spec_cli.cli.config_file import ConfigFile, read_config_file
 from spec_cli.cli.config_settings import Scope, Setting, settings_of
 from spec_cli.cli.config_sources import Configuration
+from spec_cli.cli.late import commands_with_settings
 from spec_cli.errors import UsageError
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 
 import settings_table
 
-COMMANDS: dict[str, TyperCommand] = {
-    name: command
-    for name, command in get_command(app).commands.items()  # type: ignore[attr-defined]
-    if isinstance(command, ConfiguredCommand)
-}
+COMMANDS = commands_with_settings(get_command(app))
 SETTINGS = {name: settings_of(command) for name, command in COMMANDS.items()}
 RUN = SETTINGS["run"]
 ALL = [(name, setting) for name in SETTINGS for setting in SETTINGS[name].values()]
@@ -52,7 +47,9 @@ def test_a_project_may_say_which_models_and_how(key: str) -> None:
     assert RUN[key].refusal(Scope.PROJECT) is None
 
 
-@pytest.mark.parametrize("key", ["system", "raw", "chat-template", "offline", "json", "jsonl"])
+@pytest.mark.parametrize(
+    "key", ["system", "raw", "chat-template", "offline", "index", "json", "jsonl"]
+)
 def test_a_projects_file_may_not_speak_for_the_user(key: str) -> None:
     assert RUN[key].refusal(Scope.PROJECT)
     assert RUN[key].refusal(Scope.USER) is None

@@ -51,3 +51,14 @@ def test_the_umask_decides_who_may_read(tmp_path: Path) -> None:
     finally:
         os.umask(before)
     assert stat.S_IMODE((tmp_path / "x").stat().st_mode) == 0o640
+
+
+def test_a_private_file_is_for_its_owner_alone_and_others_obey_the_umask(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    mask = os.umask(0o022)
+    try:
+        for private, mode in ((False, 0o644), (True, 0o600)):
+            write_whole(path, "text", private=private)
+            assert stat.S_IMODE(path.stat().st_mode) == mode
+    finally:
+        os.umask(mask)

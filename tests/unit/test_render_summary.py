@@ -9,7 +9,7 @@ import pytest
 
 from spec_cli.events import DraftingOff, Finished, FinishReason
 from spec_cli.render.info import RunInfo
-from spec_cli.render.style import number
+from spec_cli.render.style import counted, number
 from spec_cli.render.summary import Summary, summary_lines
 from spec_cli.spec.stats import RoundCount, RunStats
 from tests.cli.scripted_run import INFO
@@ -43,6 +43,11 @@ def test_four_lines_say_speed_drafting_the_text_and_the_rest() -> None:
         "text   bit-exact: widths 1-8; coupled, seed 1234",
         "run    prompt 512 tokens 0.21 s, first token 0.25 s, load 0.90 s",
     ]
+
+
+def test_one_token_is_no_tokens() -> None:
+    assert counted(1, "token") == "1 token"
+    assert [counted(n, "token") for n in (0, 2)] == ["0 tokens", "2 tokens"]
 
 
 def test_a_speedup_from_this_very_run_is_called_measured() -> None:

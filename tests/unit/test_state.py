@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from spec_cli.errors import ModelError
 from spec_cli.state import StateStore, file_identity
 
 KEY = {"file": "x.gguf", "threads": 2}
@@ -52,3 +53,9 @@ def test_a_changed_file_has_another_identity(tmp_path: Path) -> None:
     before = file_identity(path)
     path.write_bytes(b"two2")
     assert file_identity(path) != before
+
+
+def test_a_model_that_has_gone_is_told_by_name(tmp_path: Path) -> None:
+    with pytest.raises(ModelError) as error:
+        file_identity(tmp_path / "gone.gguf")
+    assert str(tmp_path / "gone.gguf") in error.value.message
