@@ -26,11 +26,15 @@ _Key = tuple[DrafterKind, int | None, Accept, SamplingSettings, str | None]
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """Who drafts in a generation, how many tokens, and the rule that accepts them."""
+    """Who drafts in a generation, how many tokens, and the rule that accepts them.
+
+    `survival` is what is known of how likely guesses are to hold.
+    """
 
     rule: AcceptanceRule
     drafter: Drafter
     policy: Policy
+    survival: Survival
     text: ConstrainedText | None = None  # that the rule and the drafter share
 
 
@@ -75,7 +79,8 @@ class Arms:
         rule = rule or self.rule(generation, text)
         survival = self._survival_of(kind, draft_tokens, generation)
         drafter = self._drafter(kind, rule, survival, text)
-        return Arm(rule, drafter, self._policy(kind, draft_tokens, rule, survival), text)
+        policy = self._policy(kind, draft_tokens, rule, survival)
+        return Arm(rule, drafter, policy, survival, text)
 
     def rule(
         self, generation: GenerationSettings, text: ConstrainedText | None = None

@@ -140,7 +140,7 @@ class Decoder:
         verified_at = self._clock()
         n_before = len(context)
         verdict = self._rule.verify(rows, draft, context)
-        origins = _commit(verdict.tokens, draft, context, output)
+        origins = commit(verdict.tokens, draft, context, output)
         committed = tuple(context[n_before:])
         scores = self._scores(rows, committed)
         self._target.rollback(len(context) - 1)
@@ -187,7 +187,7 @@ class Decoder:
             )
 
 
-def _commit(
+def commit(
     tokens: Sequence[int], draft: Draft, context: list[int], output: Output
 ) -> tuple[Origin, ...]:
     """Append the `tokens` of a verdict, as far as `output` goes on; where each came from."""

@@ -22,9 +22,12 @@ from spec_cli.llama.devices import Device, cpu_device, offload_devices
 from spec_cli.llama.library import library
 from spec_cli.llama.model import LlamaModel, LoadSettings
 from spec_cli.llama.rehearsal import rehearse
+from spec_cli.llama.sequences import LlamaSequences
+from spec_cli.parallel_plan import ParallelPlans
 from spec_cli.settings import SessionSettings
 from spec_cli.spec.costs import DRAFT_WIDTHS, PassTimes
 from spec_cli.spec.exactness import DEFAULT_KERNELS, Exact, ExactnessPlan
+from spec_cli.spec.shapes import ParallelPlan
 from spec_cli.state import StateStore, file_identity
 
 _REHEARSED = "rehearsed"
@@ -119,6 +122,30 @@ class Loader:
         return self._contexts.enter_context(
             LlamaContext(model, settings, cancelled=self._env.cancelled)
         )
+
+    def sequences(self, model: LlamaModel, settings: ContextSettings) -> LlamaSequences:
+        """Caches of `model` for several texts. Raises ResourceError."""
+        return self._contexts.enter_context(
+            LlamaSequences(model, settings, cancelled=self._env.cancelled)
+        )
+
+    def parallel_plan(self, model: LlamaModel, plan: ExactnessPlan, n_texts: int) -> ParallelPlan:
+        """How passes of the target over several texts keep to `plan`, probed once.
+
+        Raises ResourceError or Cancelled.
+        """
+        finder = ParallelPlans(
+            model,
+            plan,
+            facts=self.facts(self.fitter.target),
+            n_threads=self.n_threads,
+            n_batch=self._settings.n_batch,
+            state=self._env.state,
+        )
+        if found := finder.stored(n_texts):
+            return found
+        self._env.progress("checking which parallel passes give equal bits (once)", None)
+        return finder.probe(n_texts, cancelled=self._env.cancelled)
 
     def draft_times(self, path: Path) -> PassTimes | None:
         """Pass times of a draft model, measured once; None where its memory cannot roll back.

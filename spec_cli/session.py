@@ -29,6 +29,7 @@ from spec_cli.llama.devices import Device
 from spec_cli.loader import Environment, Loader
 from spec_cli.logprobs import TokenScorer
 from spec_cli.pairing import check_pair
+from spec_cli.parallel import ParallelDecoder
 from spec_cli.settings import (
     AUTO_CTX_ANSWER,
     MIN_AUTO_CTX,
@@ -40,6 +41,7 @@ from spec_cli.spec.costs import CostTable
 from spec_cli.spec.interfaces import AcceptanceRule, LanguageModel
 from spec_cli.spec.meter import MeteredModel, PassMeter
 from spec_cli.spec.padding import PaddedModel
+from spec_cli.spec.shapes import MAX_ROWS, ParallelPlan
 from spec_cli.state import file_fingerprint
 from spec_cli.text import NO_OPENING, Opening, Output
 
@@ -152,6 +154,11 @@ class Session:
         return self._draft.pair.n_shared if self._draft else self.target.n_vocab
 
     @property
+    def has_learned_positions(self) -> bool:
+        """Whether there are no positions beyond those that the target was trained for."""
+        return self.target_header.architecture in _LEARNED_POSITIONS
+
+    @property
     def n_ctx(self) -> int:
         """Size of the target's context in tokens."""
         return self.target.n_ctx
@@ -205,6 +212,42 @@ class Session:
         if self.kind is not DrafterKind.NONE and not self._never_drafts:
             self._settle_drafting(n_ctx)
 
+    def room(self, n_prompt: int, max_tokens: int | None) -> int:
+        """How many tokens may follow a prompt in a context that is made for it alone."""
+        return self._context_size(n_prompt, max_tokens) + 1 - n_prompt
+
+    def parallel_plan(self, n_texts: int) -> ParallelPlan:
+        """How passes over several texts go. Raises ResourceError or Cancelled."""
+        return self._loader.parallel_plan(self.model, self.plan, n_texts)
+
+    def parallel(self, plan: ParallelPlan, n_texts: int, n_ctx: int) -> ParallelDecoder:
+        """A decoder with places for `n_texts`, in contexts of `n_ctx` tokens each.
+
+        It takes the place of all contexts that there are. Raises ResourceError.
+        """
+        self._loader.fitter.fit(self.target_header, None, n_texts * n_ctx)
+        self._loader.close_contexts()
+        self._target = None
+        target = self._loader.sequences(
+            self.model,
+            ContextSettings(
+                n_ctx=n_ctx + MAX_ROWS,
+                n_threads=self.n_threads,
+                n_batch=self.settings.n_batch,
+                n_rows=MAX_ROWS,
+                k_type=self.plan.kernels.k_type,
+                v_type=self.plan.kernels.v_type,
+                n_sequences=n_texts,
+            ),
+        )
+        return ParallelDecoder(
+            target,
+            plan,
+            self._meter,
+            draft_tokens=self.settings.draft_tokens,
+            clock=self._env.clock,
+        )
+
     def generate(
         self,
         prompt: Sequence[int],
@@ -232,23 +275,31 @@ class Session:
             if generation.n_logprobs is None
             else TokenScorer(self.model, generation.n_logprobs),
         )
-        max_tokens = self._target.n_ctx if generation.max_tokens is None else generation.max_tokens
-        output = Output(
+        output = self.output(generation, self._target.n_ctx, opening)
+        for event in decoder.generate(prompt, output, plain_step_s=self.plain_step_s):
+            if isinstance(event, Finished):
+                yield from self._contention()
+                yield from cut_notice(event, arm.text)
+                self.keep(event.tokens)
+                if output.is_reasoning and event.reason is not FinishReason.INTERRUPTED:
+                    yield NO_ANSWER
+            yield event
+
+    def keep(self, answer: Sequence[int]) -> None:
+        """Keep an answer to copy from in later runs, where that was asked for."""
+        if self._earlier:
+            self._earlier.add(answer)
+
+    def output(self, generation: GenerationSettings, n_ctx: int, opening: Opening) -> Output:
+        """What the tokens of a generation become, in a context of `n_ctx` tokens."""
+        max_tokens = n_ctx if generation.max_tokens is None else generation.max_tokens
+        return Output(
             self.model.piece,
             self.model.is_end,
             stop=generation.stop,
             max_tokens=max_tokens,
             opening=opening,
         )
-        for event in decoder.generate(prompt, output, plain_step_s=self.plain_step_s):
-            if isinstance(event, Finished):
-                yield from self._contention()
-                yield from cut_notice(event, arm.text)
-                if self._earlier:
-                    self._earlier.add(event.tokens)
-                if output.is_reasoning and event.reason is not FinishReason.INTERRUPTED:
-                    yield NO_ANSWER
-            yield event
 
     def arm(
         self,

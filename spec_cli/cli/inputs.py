@@ -34,7 +34,7 @@ class PromptInput:
     """The user's text, and how it becomes a prompt; `chat_template` is Jinja source.
 
     `given` is how the answer begins. `variables` are those of the template; `think` sets its switch
-    for thinking, None leaves it alone.
+    for thinking, None leaves it alone. `messages`, where there are any, stand in place of the text.
     """
 
     text: str
@@ -44,6 +44,7 @@ class PromptInput:
     given: str = ""
     variables: Mapping[str, object] = field(default_factory=dict)
     think: bool | None = None
+    messages: tuple[Message, ...] = ()
 
     def __post_init__(self) -> None:
         of_template = {
@@ -51,6 +52,7 @@ class PromptInput:
             "--chat-template": self.chat_template is not None,
             "--prefill": bool(self.given),
             "--template-var": bool(self.variables),
+            "messages": bool(self.messages),
             "--think" if self.think else "--no-think": self.think is not None,
         }
         for option, is_given in of_template.items():
@@ -153,5 +155,7 @@ def template_of(
 
 
 def _messages(prompt: PromptInput) -> list[Message]:
-    system = [Message("system", prompt.system)] if prompt.system is not None else []
-    return [*system, Message("user", prompt.text)]
+    messages = prompt.messages or (Message("user", prompt.text),)
+    if prompt.system is None or messages[0].role == "system":
+        return [*messages]
+    return [Message("system", prompt.system), *messages]

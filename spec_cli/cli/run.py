@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import secrets
 
+from spec_cli.cli import batch_options as many
 from spec_cli.cli import options as opt
 from spec_cli.cli import structure_options as structure_opt
 from spec_cli.cli import text_options as text_opt
 from spec_cli.cli.answer import answer
+from spec_cli.cli.batch import Batch, answer_lines
 from spec_cli.cli.display_options import Color
 from spec_cli.cli.estimate import Estimate, print_estimate
 from spec_cli.cli.inputs import read_material
@@ -35,6 +37,8 @@ def run(
     chat_template: opt.ChatTemplate = None,
     template_var: text_opt.TemplateVar = None,
     think: text_opt.Think = None,
+    lines: many.Input = None,
+    parallel: many.Parallel = 1,
     model: opt.Model = None,
     draft_model: opt.DraftModel = None,
     offline: opt.Offline = False,
@@ -114,8 +118,29 @@ def run(
         ignore_eos=ignore_eos,
         n_logprobs=structure_opt.require_json(logprobs, json=json or jsonl),
     )
+    batch = many.batch_options(
+        lines,
+        output,
+        parallel,
+        has_seed=seed is not None,
+        quiet=quiet,
+        no_tui=no_tui,
+        others={
+            "PROMPT": prompt is not None,
+            "--file": file is not None,
+            "--json": json,
+            "--jsonl": jsonl,
+            "--show-origin": show_origin,
+            "--estimate": estimate,
+            "--echo": echo,
+            "--logprobs": logprobs is not None,
+            "--trace": trace is not None,
+            "--prompt-cache": prompt_cache is not None,
+        },
+    )
     terminal = detect(color)
-    text = "" if estimate else compose_prompt(prompt, read_material(terminal, file), raw=raw)
+    is_one = not (estimate or batch)
+    text = compose_prompt(prompt, read_material(terminal, file), raw=raw) if is_one else ""
     if verbose:
         show_log(terminal.stderr)
     prompt_input = text_opt.prompt_input(
@@ -148,6 +173,10 @@ def run(
         files = fetch_pair(pair, terminal, offline=offline, quiet=quiet)
         draft = files.draft.path if files.draft else None
         print_estimate(files.target.path, draft, settings, terminal, as_json=json)
+        return
+    if batch:
+        files = fetch_pair(pair, terminal, offline=offline, quiet=quiet)
+        answer_lines(Batch(files, prompt_input, settings, generation, batch), terminal)
         return
     render = RenderOptions(
         quiet, json, jsonl, show_origin, no_tui, hide_reasoning=hide_reasoning, echo=echo

@@ -80,7 +80,8 @@ OutputPath = Annotated[
         "--output",
         "-o",
         metavar="FILE",
-        help="Write what goes to stdout to FILE, whole or not at all; `-` is stdout.",
+        help="Write what goes to stdout to FILE, whole or not at all; `-` is stdout. Of `--input`, "
+        "each result is added as it comes, and a FILE that has some is continued.",
         rich_help_panel=_OUTPUT,
     ),
 ]

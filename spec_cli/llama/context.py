@@ -18,7 +18,7 @@ from spec_cli.spec.prefix import common_prefix
 KV_TYPES = {"f32": 0, "f16": 1, "q8_0": 8, "bf16": 30}  # enum ggml_type, ggml.h
 
 _SEQUENCE = 0
-_ABORTED = 2  # llama_decode, llama.h
+ABORTED = 2  # llama_decode, llama.h
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,22 +63,11 @@ class LlamaContext:
         self._n_vocab = model.n_vocab
         self._suppressed = np.array(model.suppressed, dtype=np.intp)
         self._abort = api.ggml_abort_callback(lambda _data: cancelled())
-        params = api.llama_context_default_params()
-        params.n_ctx = settings.n_ctx
-        params.n_batch = params.n_ubatch = settings.n_batch
-        params.n_outputs_max_per_seq = settings.n_rows
-        params.n_outputs_max = max(settings.n_rows, settings.n_sequences)
-        params.n_threads = params.n_threads_batch = settings.n_threads
-        params.flash_attn_type = api.LLAMA_FLASH_ATTN_TYPE_ENABLED
-        params.type_k, params.type_v = KV_TYPES[settings.k_type], KV_TYPES[settings.v_type]
-        params.n_seq_max, params.kv_unified = settings.n_sequences, True
-        params.swa_full = True  # a sliding window that forgot tokens could not be rolled back
-        params.no_perf = True
-        params.abort_callback = self._abort
+        params = context_params(settings, self._abort)
         library().log.take_errors()
         self.handle: Any = api.llama_init_from_model(model.handle, params)
         if not self.handle:
-            raise _context_error(model, settings)
+            raise context_error(model, settings)
         self._memory = api.llama_get_memory(self.handle)
         self._batch = api.llama_batch_init(settings.n_batch, 0, 1)
         self._tokens, self._positions, self._wanted = _batch_arrays(self._batch, settings.n_batch)
@@ -131,7 +120,7 @@ class LlamaContext:
         status = self._api.llama_decode(self.handle, self._batch)
         if status != 0:
             self._recover()
-            raise Cancelled if status == _ABORTED else _decode_error(status)
+            raise Cancelled if status == ABORTED else decode_error(status)
         self._evaluated += tokens
         return self._logits(n_rows)
 
@@ -233,7 +222,26 @@ def _batch_arrays(batch: Any, n: int) -> tuple[Any, Any, Any]:
     )
 
 
-def _context_error(model: LlamaModel, settings: ContextSettings) -> ResourceError:
+def context_params(settings: ContextSettings, abort: Any) -> Any:
+    """llama.cpp's own parameters; all sequences share one cache."""
+    api = library().api
+    params = api.llama_context_default_params()
+    params.n_ctx = settings.n_ctx
+    params.n_batch = params.n_ubatch = settings.n_batch
+    params.n_outputs_max_per_seq = settings.n_rows
+    params.n_outputs_max = max(settings.n_rows, settings.n_sequences)
+    params.n_threads = params.n_threads_batch = settings.n_threads
+    params.flash_attn_type = api.LLAMA_FLASH_ATTN_TYPE_ENABLED
+    params.type_k, params.type_v = KV_TYPES[settings.k_type], KV_TYPES[settings.v_type]
+    params.n_seq_max, params.kv_unified = settings.n_sequences, True
+    params.swa_full = True  # a sliding window that forgot tokens could not be rolled back
+    params.no_perf = True
+    params.abort_callback = abort
+    return params
+
+
+def context_error(model: LlamaModel, settings: ContextSettings) -> ResourceError:
+    """Why there is no context, in llama.cpp's words."""
     reason = "; ".join(library().log.take_errors()) or "llama.cpp gave no reason"
     return ResourceError(
         f"a context of {settings.n_ctx} tokens for {model.path.name} cannot be made: {reason}",
@@ -241,6 +249,7 @@ def _context_error(model: LlamaModel, settings: ContextSettings) -> ResourceErro
     )
 
 
-def _decode_error(status: int) -> ResourceError:
+def decode_error(status: int) -> ResourceError:
+    """Why a pass failed, in llama.cpp's words."""
     reason = "; ".join(library().log.take_errors()) or "llama.cpp gave no reason"
     return ResourceError(f"a pass through the model failed (llama_decode: {status}): {reason}")

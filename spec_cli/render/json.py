@@ -138,8 +138,8 @@ def result_object(info: RunInfo, finished: Finished, drafting_off: str | None) -
             "completion_tokens": n_completion,
             "total_tokens": info.n_prompt + n_completion,
         },
-        "timings": _timings(stats),
-        "speculative": _speculative(stats),
+        "timings": timings_object(stats),
+        "speculative": speculative_object(stats),
         "speedup": {"ratio": speedup.ratio, "basis": basis} if speedup else None,
         "drafting_off": drafting_off,
         "exactness": exactness_object(info) | {"near_ties": info.near_ties(stats.n_near_ties)},
@@ -175,7 +175,8 @@ def system_object(info: RunInfo) -> Object:
     }
 
 
-def _timings(stats: RunStats) -> Object:
+def timings_object(stats: RunStats) -> Object:
+    """Times and counts by llama-server's names."""
     return {
         "cache_n": stats.n_cached,
         "prompt_n": stats.n_prompt - stats.n_cached,
@@ -191,7 +192,8 @@ def _timings(stats: RunStats) -> Object:
     }
 
 
-def _speculative(stats: RunStats) -> Object:
+def speculative_object(stats: RunStats) -> Object:
+    """What was drafted, by vLLM's names."""
     n_unaccepted = len(stats.drafted_at) - len(stats.accepted_at)
     return {
         "num_rounds": stats.n_rounds,

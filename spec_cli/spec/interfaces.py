@@ -63,6 +63,44 @@ class LanguageModel(Protocol):
         """
 
 
+class SequenceModel(Protocol):
+    """A model with a KV cache for each of several sequences; of each the tail can be dropped."""
+
+    @property
+    def n_ctx(self) -> int:
+        """Number of tokens that the cache of a sequence can hold."""
+
+    @property
+    def n_batch(self) -> int:
+        """The largest number of tokens that one pass takes, of all sequences together."""
+
+    @property
+    def n_sequences(self) -> int:
+        """How many sequences there are: 0, 1, ... are their names."""
+
+    def n_past(self, sequence: int) -> int:
+        """Number of tokens that a sequence has evaluated."""
+
+    def read(self, sequence: int, tokens: Sequence[int]) -> None:
+        """Evaluate tokens of one sequence after its earlier ones, without logits.
+
+        Raises ResourceError when the pass fails and Cancelled when it was aborted.
+        """
+
+    def eval(self, tokens: Sequence[Sequence[int]]) -> Logits:
+        """Evaluate tokens of the sequences 0, 1, ... in one pass, of each equally many.
+
+        Returns the logits after every token, shape [sequences, tokens of each, n_vocab]; the array
+        may be a view that the next `eval` overwrites. Raises what `read` raises.
+        """
+
+    def rollback(self, sequence: int, n_past: int) -> None:
+        """Forget every token of a sequence from position `n_past` on."""
+
+    def copy(self, source: int, target: int) -> None:
+        """Let the cache of `target` hold what that of `source` does."""
+
+
 class Source(StrEnum):
     """Where a guess comes from."""
 
