@@ -1,7 +1,10 @@
-"""Record a command on a terminal as an SVG image. docs/session.svg, the live panel in it, is made by
+"""Record a command on a terminal as an SVG image.
 
-python scripts/record_session.py docs/session.svg --with tok/pass -- spec-cli run --temp 0 -n 256 \\
-    "Write a Python class for a binary search tree with insert, delete and in-order walk."
+docs/session.svg, in which the panel is still there, is made by
+
+    python scripts/record_session.py docs/session.svg --with position --columns 90 --lines 32 -- \\
+        spec-cli run --temp 0 -n 180 \\
+        "Write a Python class for a binary search tree with insert, delete and in-order walk."
 """
 
 from __future__ import annotations

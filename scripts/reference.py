@@ -41,8 +41,9 @@ def table(document: str, heading: str) -> list[list[str]]:
 def _introduction() -> str:
     return (
         "`-h, --help` explains each command. Options may stand before and after arguments; behind "
-        "`--` everything\nis an argument. Defaults can be set: [configuration.md](configuration.md)."
-        "\n\n`python scripts/reference.py` writes this page and the man page from the program."
+        "`--` everything is an argument. Defaults can be changed: see "
+        "[configuration.md](configuration.md).\n\n"
+        "`python scripts/reference.py` writes this page and the man page from the program."
     )
 
 
