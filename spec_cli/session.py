@@ -1,8 +1,7 @@
 """From two files and the settings to a running pair.
 
-A session owns both models and their contexts. It decides which widths the target's passes may
-have, and who drafts: before the draft model is loaded it asks the stored cost table whether
-drafting can win on this machine at all.
+A session owns both models and decides who drafts: before the draft model is loaded it asks the
+stored cost table whether drafting can win on this machine at all.
 """
 
 from __future__ import annotations
@@ -21,33 +20,29 @@ from spec_cli.earlier import EarlierAnswers
 from spec_cli.engine import Decoder
 from spec_cli.errors import UsageError
 from spec_cli.events import DraftingOff, Event, Finished, FinishReason, Notice
-from spec_cli.fitting import N_TARGET_ROWS, first_context
+from spec_cli.fitting import first_context
 from spec_cli.gguf import Header, read_header
 from spec_cli.learned import LearnedAcceptance
 from spec_cli.llama.context import ContextSettings, LlamaContext
 from spec_cli.llama.devices import Device
+from spec_cli.llama.model import LlamaModel
 from spec_cli.loader import Environment, Loader
 from spec_cli.logprobs import TokenScorer
 from spec_cli.pairing import check_pair
 from spec_cli.parallel import ParallelDecoder
 from spec_cli.settings import (
-    AUTO_CTX_ANSWER,
-    MIN_AUTO_CTX,
     DrafterKind,
     GenerationSettings,
     SessionSettings,
 )
 from spec_cli.spec.costs import CostTable
+from spec_cli.spec.exactness import ExactnessPlan
 from spec_cli.spec.interfaces import AcceptanceRule, LanguageModel
-from spec_cli.spec.meter import MeteredModel, PassMeter
-from spec_cli.spec.padding import PaddedModel
-from spec_cli.spec.shapes import MAX_ROWS, ParallelPlan
+from spec_cli.spec.shapes import ParallelPlan
 from spec_cli.state import file_fingerprint
+from spec_cli.target_side import TargetSide
 from spec_cli.text import NO_OPENING, Opening, Output
 
-_CONTENDED = 1.6  # times what was measured
-_WORTH_SAYING_S = 0.01  # a plain step; shorter ones are disturbed by anything
-_LEARNED_POSITIONS = ("gpt2", "starcoder")
 TARGET, DRAFT = "target", "draft"
 NO_ANSWER = Notice(
     "the model did not end its reasoning: there is no answer",
@@ -84,18 +79,15 @@ class Session:
             self._draft = self._draft_side(read_header(draft))
         self.drafting_off: str | None = None
         self.costs: CostTable | None = None
-        self._target: LanguageModel | None = None
         self._fit(first_context(settings, self.target_header))
-        self._context: LlamaContext | None = None  # of the target, beneath what wraps it
         try:
-            self.model, self.plan = self._loader.target(target)
+            self._target = TargetSide(self.target_header, settings, self._loader, environment)
         except BaseException:
             self.close()
             raise
-        self._meter = PassMeter(self.plan.times_by_length())
         self._arms = Arms(
             self.plan,
-            self._meter,
+            self._target.meter,
             self._draft,
             Constraining(self.model, environment.clock),
             is_end=self.model.is_end,
@@ -138,10 +130,20 @@ class Session:
         return self._loader.devices
 
     @property
+    def model(self) -> LlamaModel:
+        """The target's weights and vocabulary."""
+        return self._target.model
+
+    @property
+    def plan(self) -> ExactnessPlan:
+        """What the target's passes keep to."""
+        return self._target.plan
+
+    @property
     def target(self) -> LanguageModel:
         """The target, all of whose passes keep to the exactness plan."""
-        assert self._target is not None, "prepare the session first"
-        return self._target
+        assert self._target.language_model is not None, "prepare the session first"
+        return self._target.language_model
 
     @property
     def draft(self) -> LanguageModel | None:
@@ -156,7 +158,7 @@ class Session:
     @property
     def has_learned_positions(self) -> bool:
         """Whether there are no positions beyond those that the target was trained for."""
-        return self.target_header.architecture in _LEARNED_POSITIONS
+        return self._target.has_learned_positions
 
     @property
     def n_ctx(self) -> int:
@@ -166,22 +168,17 @@ class Session:
     @property
     def n_ctx_max(self) -> int:
         """The largest context that there can be: as asked for, or as the model was trained for."""
-        trained = self.model.n_ctx_train
-        n_ctx = self.settings.n_ctx or trained
-        if self.target_header.architecture in _LEARNED_POSITIONS:
-            # There are no more of them, and padding stands after the last token.
-            n_ctx = min(n_ctx, trained - (self.plan.max_width or 0))
-        return n_ctx
+        return self._target.n_ctx_max
 
     def holds(self, n_tokens: int) -> bool:
         """Whether the contexts are made, and as large as that."""
-        return self._target is not None and n_tokens <= self._target.n_ctx
+        return self._target.holds(n_tokens)
 
     def contexts(self) -> dict[str, LlamaContext]:
         """The contexts in use: `TARGET`, and where it drafts `DRAFT`."""
-        assert self._context is not None, "prepare the session first"
+        assert self._target.context is not None, "prepare the session first"
         draft = self._draft.context if self._draft else None
-        return {TARGET: self._context, **({DRAFT: draft} if draft else {})}
+        return {TARGET: self._target.context, **({DRAFT: draft} if draft else {})}
 
     def bindings(self) -> dict[str, dict[str, Any]]:
         """What the states of `contexts` depend on besides the tokens."""
@@ -202,19 +199,19 @@ class Session:
 
         Raises UsageError when the prompt does not fit, ResourceError when memory does not.
         """
-        n_ctx = self._context_size(n_prompt, max_tokens)
+        n_ctx = self._target.context_size(n_prompt, max_tokens)
         if self.holds(n_ctx):
             return
-        self._target = None
+        self._target.drop_contexts()
         self._fit(n_ctx)
         self._loader.close_contexts()
-        self._target = self._target_context(n_ctx)
-        if self.kind is not DrafterKind.NONE and not self._never_drafts:
+        self._target.make_context(n_ctx)
+        if self.kind is not DrafterKind.NONE and not self._target.never_drafts:
             self._settle_drafting(n_ctx)
 
     def room(self, n_prompt: int, max_tokens: int | None) -> int:
         """How many tokens may follow a prompt in a context that is made for it alone."""
-        return self._context_size(n_prompt, max_tokens) + 1 - n_prompt
+        return self._target.context_size(n_prompt, max_tokens) + 1 - n_prompt
 
     def parallel_plan(self, n_texts: int) -> ParallelPlan:
         """How passes over several texts go. Raises ResourceError or Cancelled."""
@@ -225,25 +222,13 @@ class Session:
 
         It takes the place of all contexts that there are. Raises ResourceError.
         """
+        self._target.drop_contexts()
         self._loader.fitter.fit(self.target_header, None, n_texts * n_ctx)
         self._loader.close_contexts()
-        self._target = None
-        target = self._loader.sequences(
-            self.model,
-            ContextSettings(
-                n_ctx=n_ctx + MAX_ROWS,
-                n_threads=self.n_threads,
-                n_batch=self.settings.n_batch,
-                n_rows=MAX_ROWS,
-                k_type=self.plan.kernels.k_type,
-                v_type=self.plan.kernels.v_type,
-                n_sequences=n_texts,
-            ),
-        )
         return ParallelDecoder(
-            target,
+            self._target.make_sequences(n_texts, n_ctx),
             plan,
-            self._meter,
+            self._target.meter,
             draft_tokens=self.settings.draft_tokens,
             clock=self._env.clock,
         )
@@ -260,12 +245,11 @@ class Session:
 
         Raises what `Decoder.generate` raises.
         """
-        assert self._target is not None, "prepare the session first"
         if self.drafting_off is not None and arm is None:
             yield DraftingOff(self.drafting_off)
         arm = arm or self.arm(generation, self.settings.draft_tokens, n_prompt=len(prompt))
         decoder = Decoder(
-            self._target,
+            self.target,
             arm.drafter,
             arm.rule,
             arm.policy,
@@ -275,17 +259,17 @@ class Session:
             if generation.n_logprobs is None
             else TokenScorer(self.model, generation.n_logprobs),
         )
-        output = self.output(generation, self._target.n_ctx, opening)
+        output = self.output(generation, self.n_ctx, opening)
         for event in decoder.generate(prompt, output, plain_step_s=self.plain_step_s):
             if isinstance(event, Finished):
-                yield from self._contention()
+                yield from self._target.contention()
                 yield from cut_notice(event, arm.text)
-                self.keep(event.tokens)
+                self.keep_answer(event.tokens)
                 if output.is_reasoning and event.reason is not FinishReason.INTERRUPTED:
                     yield NO_ANSWER
             yield event
 
-    def keep(self, answer: Sequence[int]) -> None:
+    def keep_answer(self, answer: Sequence[int]) -> None:
         """Keep an answer to copy from in later runs, where that was asked for."""
         if self._earlier:
             self._earlier.add(answer)
@@ -342,18 +326,6 @@ class Session:
             return str(DrafterKind.NGRAM)
         return str(self.kind)
 
-    def _contention(self) -> Iterator[Notice]:
-        """A notice where passes take much longer now than they did when they were measured."""
-        drift = self._meter.drift
-        if drift >= _CONTENDED and self.plan.times(1) >= _WORTH_SAYING_S:
-            message = f"passes took {drift:.1f} times as long as when they were measured here"
-            yield Notice(message, "see whether another program keeps the processor busy")
-
-    @property
-    def _never_drafts(self) -> bool:
-        """Whether the target itself rules drafts out."""
-        return not self.model.can_roll_back or self.plan.max_width == 1
-
     def _draft_side(self, header: Header) -> DraftSide:
         pair = check_pair(self.target_header, header)
         for notice in pair.notes:
@@ -365,10 +337,8 @@ class Session:
         asked = self.settings.draft_tokens
         if self.kind is DrafterKind.NONE:
             return
-        if not self.model.can_roll_back:
-            self.drafting_off = "the target's memory is recurrent: it cannot forget rejected tokens"
-        elif self.plan.max_width == 1:
-            self.drafting_off = "no wider pass gives the bits of a plain step here"
+        if reason := self._target.never_drafts:
+            self.drafting_off = reason
         elif self.plan.max_width is not None and asked is not None and asked > self.k_max:
             tokens = "1 token" if self.k_max == 1 else f"{self.k_max} tokens"
             self._env.notify(
@@ -405,45 +375,6 @@ class Session:
         elif is_free:
             self.drafting_off = CostTable(times, 0.0).verdict(k_max)
 
-    def _target_context(self, n_ctx: int) -> LanguageModel:
-        """The target's context, with cells and rows for padding beyond what is asked for."""
-        n_batch, kernels, n_pad = self.settings.n_batch, self.plan.kernels, self.plan.max_width or 0
-        context = self._context = self._loader.context(
-            self.model,
-            ContextSettings(
-                n_ctx=n_ctx + n_pad,
-                n_threads=self.n_threads,
-                n_batch=max(n_batch, n_pad),
-                n_rows=min(N_TARGET_ROWS, max(n_batch, n_pad)),
-                k_type=kernels.k_type,
-                v_type=kernels.v_type,
-            ),
-        )
-        metered = MeteredModel(context, self._meter, self._env.clock)
-        if not self.plan.is_exact:
-            return metered
-        return PaddedModel(metered, self.plan, n_ctx=n_ctx, n_batch=n_batch)
-
-    def _context_size(self, n_prompt: int, max_tokens: int | None) -> int:
-        trained = self.model.n_ctx_train
-        asked = self.settings.n_ctx
-        if asked is None:
-            answer = AUTO_CTX_ANSWER if max_tokens is None else max_tokens
-            n_ctx = min(self.n_ctx_max, max(MIN_AUTO_CTX, n_prompt + answer))
-        else:
-            n_ctx = self.n_ctx_max
-            if asked > trained:
-                self._env.notify(
-                    Notice(
-                        f"the context of {asked} tokens is longer than the {trained} that "
-                        "the model was trained for; its answers may degrade",
-                        level="warning",
-                    )
-                )
-        if n_prompt > n_ctx:
-            raise _prompt_too_long(n_prompt, n_ctx, trained)
-        return n_ctx
-
     def forget(self) -> None:
         """Start the next generation with what a new session knows: nothing."""
         self._arms.forget()
@@ -451,9 +382,7 @@ class Session:
 
     def forget_text(self) -> None:
         """Let the next generation evaluate its whole prompt."""
-        if self._target is None:
-            return  # and so are the contexts
-        for model in (self._target, self.draft):
+        for model in (self._target.language_model, self.draft):
             if model is not None:
                 model.keep(())
 
@@ -467,9 +396,3 @@ def _drafter_kind(asked: DrafterKind, draft: Path | None) -> DrafterKind:
     if asked is DrafterKind.AUTO:
         return DrafterKind.CHAIN if draft is not None else DrafterKind.NGRAM
     return asked
-
-
-def _prompt_too_long(n_prompt: int, n_ctx: int, trained: int) -> UsageError:
-    longest = f"this model was trained for {trained} tokens"
-    hint = f"use `--ctx-size {n_prompt + 256}`" if n_prompt < trained else f"shorten it: {longest}"
-    return UsageError(f"the prompt has {n_prompt} tokens, but the context holds {n_ctx}", hint=hint)

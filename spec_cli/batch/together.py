@@ -159,7 +159,7 @@ class Together:
                 self._finish(job)
 
     def _finish(self, job: _Job) -> None:
-        self._session.keep(job.text.output.tokens)
+        self._session.keep_answer(job.text.output.tokens)
         self._outcomes[job.request.index] = job.answer()
 
     def _job(

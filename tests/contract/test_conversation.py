@@ -230,7 +230,7 @@ def test_a_context_that_had_no_memory_leaves_a_session_that_can_be_prepared_agai
         talker = Talker(session)
         first = talker.ask(QUESTIONS[0], GREEDY)
         monkeypatch.setattr(session, "holds", lambda n_tokens: False)
-        monkeypatch.setattr(session, "_target_context", lambda n_ctx: 1 // 0)
+        monkeypatch.setattr(session._target, "make_context", lambda n_ctx: 1 // 0)
         with pytest.raises(ZeroDivisionError):
             session.prepare(10, 10)
         monkeypatch.undo()

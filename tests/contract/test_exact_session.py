@@ -119,7 +119,7 @@ def watched(session: Session) -> Iterator[Passes]:
 
 
 def _innermost(session: Session) -> LanguageModel | None:
-    model = session._target
+    model = session._target.language_model
     while isinstance(model, PaddedModel | MeteredModel):
         model = model._model
     return model
@@ -406,7 +406,7 @@ def test_padding_never_stands_at_a_position_that_was_not_learned(
     with Session(
         tiny_target, None, settings(drafter=DrafterKind.NONE), desk.environment
     ) as session:
-        session.target_header = replace(session.target_header, architecture="gpt2")
+        session._target.header = replace(session.target_header, architecture="gpt2")
         session.prepare(5, None)
         assert session.n_ctx == session.model.n_ctx_train - 16
 
@@ -423,14 +423,14 @@ def test_a_session_can_be_prepared_again_for_more(desk: Desk, tiny_target: Path)
     desk.plant(tiny_target, plan((4, 8)), settings())
     chosen = settings(drafter=DrafterKind.NGRAM, draft_tokens=3)
     with Session(tiny_target, None, chosen, desk.environment) as session:
-        session.settings = replace(chosen, n_ctx=len(PROMPT) + 1)
+        session._target._settings = replace(chosen, n_ctx=len(PROMPT) + 1)
         session.prepare(len(PROMPT), 1)
-        small = session._target
+        small = session._target.language_model
         session.prepare(len(PROMPT), 1)
-        assert session._target is small
-        session.settings = chosen
+        assert session._target.language_model is small
+        session._target._settings = chosen
         assert len(finished(run(session, GREEDY)).tokens) == 24
-        assert session._target is not small
+        assert session._target.language_model is not small
 
 
 def test_a_cancelled_padded_pass_leaves_nothing_behind(desk: Desk, tiny_target: Path) -> None:
@@ -439,7 +439,7 @@ def test_a_cancelled_padded_pass_leaves_nothing_behind(desk: Desk, tiny_target: 
         tiny_target, None, settings(drafter=DrafterKind.NONE), desk.environment
     ) as session:
         expected = finished(run(session, GREEDY)).tokens
-        target = session._target
+        target = session._target.language_model
         assert target is not None
         target.rollback(0)
         before = target.eval(PROMPT[:5]).copy()

@@ -118,14 +118,14 @@ def test_preparing_again_keeps_the_contexts_unless_they_are_too_small(
 ) -> None:
     with Session(tiny_target, tiny_draft, settings(draft_tokens=3), desk.environment) as session:
         session.prepare(10, 20)
-        contexts = (session._target, session._draft.context)  # type: ignore[union-attr]
+        contexts = (session._target.language_model, session._draft.context)  # type: ignore[union-attr]
         session.prepare(5, 20)
-        assert (session._target, session._draft.context) == contexts  # type: ignore[union-attr]
+        assert (session._target.language_model, session._draft.context) == contexts  # type: ignore[union-attr]
     with Session(
         tiny_target, tiny_draft, settings(draft_tokens=3, n_ctx=64), desk.environment
     ) as session:
         plain = tokens_of(run(session, SAMPLED))
-        first = session._target
+        first = session._target.language_model
         first._model._n_ctx = 8  # type: ignore[union-attr]
         assert tokens_of(run(session, SAMPLED)) == plain
         assert first._model.handle is None  # type: ignore[union-attr]  # the old one is freed
@@ -303,11 +303,11 @@ def _plant(session: Session, *, target: list[float], draft_s: float) -> None:
     """
     widths = tuple(range(1, len(target) + 1))
     times = PassTimes(widths, tuple(target))
-    session.plan = replace(session.plan, widths=widths, times=times, long_times=None)
-    session._meter = PassMeter(times)
+    session._target.plan = replace(session.plan, widths=widths, times=times, long_times=None)
+    session._target.meter = PassMeter(times)
     session._arms = Arms(
         session.plan,
-        session._meter,
+        session._target.meter,
         session._draft,
         session._arms._constraining,
         is_end=session.model.is_end,
@@ -382,10 +382,10 @@ def test_a_run_on_a_busy_machine_says_so(
     asked = settings(drafter=DrafterKind.NONE)
     with Session(tiny_target, None, asked, desk.environment) as session:
         times = PassTimes((1, 16), (step_s, step_s))
-        session.plan = replace(session.plan, times=times, long_times=None)
-        session._meter = PassMeter(times)
+        session._target.plan = replace(session.plan, times=times, long_times=None)
+        session._target.meter = PassMeter(times)
         for _ in range(3):
-            session._meter.observe(1, 0, drift * step_s)
+            session._target.meter.observe(1, 0, drift * step_s)
         desk.clock = lambda: 0.0
         events = run(session, GREEDY)
     notices = [event for event in events if isinstance(event, Notice)]
