@@ -1,18 +1,20 @@
 """Record a command on a terminal as an SVG image.
 
-docs/session.svg, in which the panel is still there, is made by
+docs/session.svg, the screen just before the panel leaves it, is made by
 
-    python scripts/record_session.py docs/session.svg --with position --columns 90 --lines 32 -- \\
-        spec-cli run --temp 0 -n 180 \\
-        "Write a Python class for a binary search tree with insert, delete and in-order walk."
+    python scripts/record_session.py docs/session.svg --with position --columns 90 --lines 30 -- \\
+        spec-cli run --temp 0 -n 200 -f spec_cli/names.py \\
+        "Rename nearest to closest and word to typed. Only the code."
 """
 
 from __future__ import annotations
 
 import argparse
 import io
+import re
 import shlex
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 
 import pexpect
@@ -22,6 +24,7 @@ from rich.console import Console
 from rich.style import Style
 from rich.text import Text
 
+_FONTS = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 _DIM, _DIM_OFF, _GREY, _NO_COLOR = 2, 22, 90, 39  # SGR; pyte knows no dim, so it is made grey
 _COLORS = {"brown": "yellow", "brightbrown": "bright_yellow"}  # pyte's names, and Rich's
 
@@ -72,8 +75,9 @@ def _rows(screen: pyte.Screen) -> Iterator[Text]:
     last = max((y for y, row in enumerate(screen.display) if row.strip()), default=-1)
     for y in range(last + 1):
         row = Text(no_wrap=True)
-        for x in range(screen.columns):
-            row.append(screen.buffer[y][x].data, _style(screen.buffer[y][x]))
+        chars = [screen.buffer[y][x] for x in range(screen.columns)]
+        for style, run in groupby(chars, key=_style):
+            row.append("".join(char.data for char in run), style)
         row.rstrip()
         yield row
 
@@ -97,7 +101,8 @@ def svg(rows: list[Text], columns: int, title: str) -> str:
     console = Console(record=True, width=columns, file=io.StringIO(), force_terminal=True)
     for row in rows:
         console.print(row, overflow="ignore", crop=False)
-    return console.export_svg(title=title, unique_id="session")
+    image = console.export_svg(title=title, unique_id="session")
+    return _FONTS.sub("", image)  # a viewer would fetch them from the network
 
 
 def main() -> None:
