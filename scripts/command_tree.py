@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from spec_cli.cli.app import app
+from spec_cli.cli.late import LateCommand
 
 _EXTRAS = re.compile(r"\s*\[(?:default: \(?(.*?)\)?|required)(; .*)?\]$", re.DOTALL)
 _EXAMPLES = re.compile(r"\n*\x08\nExamples?:\n(.*)$", re.DOTALL)
@@ -45,9 +46,16 @@ def commands() -> Iterator[Command]:
 
 def _walk(command: Any, context: typer.Context) -> Iterator[Command]:
     yield _command(command, context)
-    if isinstance(command, TyperGroup):
-        for name, child in command.commands.items():
-            yield from _walk(child, typer.Context(child, parent=context, info_name=name))
+    for name, child in children(command).items():
+        yield from _walk(child, typer.Context(child, parent=context, info_name=name))
+
+
+def children(command: Any) -> dict[str, Any]:
+    """The commands of a group by name, loaded; of any other command none."""
+    if not isinstance(command, TyperGroup):
+        return {}
+    found = command.commands.items()
+    return {name: c.loaded if isinstance(c, LateCommand) else c for name, c in found}
 
 
 def _command(command: Any, context: typer.Context) -> Command:
