@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from spec_cli.cli.app import app
+from spec_cli.cli.late import real
 
 _EXTRAS = re.compile(r"\s*\[(?:default: \(?(.*?)\)?|required)(; .*)?\]$", re.DOTALL)
 _EXAMPLES = re.compile(r"\n*\x08\nExamples?:\n(.*)$", re.DOTALL)
@@ -46,7 +47,8 @@ def commands() -> Iterator[Command]:
 def _walk(command: Any, context: typer.Context) -> Iterator[Command]:
     yield _command(command, context)
     if isinstance(command, TyperGroup):
-        for name, child in command.commands.items():
+        for name, entry in command.commands.items():
+            child = real(entry)
             yield from _walk(child, typer.Context(child, parent=context, info_name=name))
 
 

@@ -24,6 +24,7 @@ from spec_cli.cli.config_command import ConfiguredCommand
 from spec_cli.cli.config_settings import settings_of
 from spec_cli.cli.config_sources import CONFIG_VARIABLE
 from spec_cli.cli.guard import DEBUG_VARIABLE
+from spec_cli.cli.late import real
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 
@@ -72,7 +73,7 @@ def resolved(words: list[str]) -> tuple[Any, list[str]]:
     """The command that `words` name, and what is left of them."""
     command = TREE
     while isinstance(command, TyperGroup) and words and words[0] in command.commands:
-        command, words = command.commands[words[0]], words[1:]
+        command, words = real(command.commands[words[0]]), words[1:]
     return command, words
 
 
