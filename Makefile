@@ -11,13 +11,14 @@ BIN := .venv/bin
 unexport PROMPT
 export RUN_PROMPT := $(value PROMPT)
 
-.PHONY: help setup run test check lint clean
+.PHONY: help setup run test check lint docs clean
 .NOTPARALLEL:
 
 help:
 	@echo 'make run [PROMPT="..."] [ARGS="..."]   answer a prompt with the default pair of models'
 	@echo 'make test                              run all tests; fetches the default pair (1.6 GB)'
 	@echo 'make check                             lint, and run the tests that need no models'
+	@echo 'make docs                              write the generated pages of docs/ anew'
 	@echo 'make setup                             only make .venv; SPEC_CLI_BACKEND=cpu|cuda|metal'
 	@echo 'make clean                             remove .venv and caches; built wheels are kept'
 
@@ -40,6 +41,10 @@ lint: setup
 
 check: lint
 	@$(BIN)/python -m pytest -m 'not model'
+
+docs: setup
+	@$(BIN)/python scripts/settings_table.py
+	@$(BIN)/python scripts/reference.py
 
 clean:
 	rm -rf .venv build dist .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -12,16 +12,16 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Self, TypedDict, Unpack, get_type_hints
 
-from platformdirs import user_cache_path, user_state_path
-
 from spec_cli import download
 from spec_cli.download import Progress
+from spec_cli.encoding import EncodedPrompt, encode_chat, template_for
 from spec_cli.errors import SpecError, UsageError
 from spec_cli.events import (
     Event,
     Finished,
     FinishReason,
     Notice,
+    ReasoningDelta,
     ScoredToken,
     TextDelta,
     TokensScored,
@@ -30,7 +30,8 @@ from spec_cli.interrupt import CtrlC
 from spec_cli.loader import Environment
 from spec_cli.modelref import Pair
 from spec_cli.pairs import LocalPair, choose_pair
-from spec_cli.prompt import Message, chat_tokens, check_text, choose_template, raw_tokens
+from spec_cli.places import copies_dir, state_dir
+from spec_cli.prompt import NO_VARIABLES, Message, check_text, raw_tokens
 from spec_cli.registry import load_registry
 from spec_cli.session import Session
 from spec_cli.settings import DrafterKind, GenerationSettings, SessionSettings
@@ -39,6 +40,7 @@ from spec_cli.spec.exactness import Exact
 from spec_cli.spec.sampling import SamplingSettings
 from spec_cli.spec.stats import RunStats
 from spec_cli.state import StateStore
+from spec_cli.text import NO_OPENING
 
 __all__ = ["Answer", "Message", "SpecError", "TextSession", "TextStream", "open_session"]
 
@@ -62,6 +64,18 @@ class SessionOptions(TypedDict, total=False):
     exact: Exact | str
     draft_copy: bool
     index: bool
+
+
+class TemplateOptions(TypedDict, total=False):
+    """How messages become a prompt. There is no place for these where the prompt is a `str`.
+
+    `prefill` is the beginning of the answer. `think` sets the chat template's switch for thinking,
+    and `template_vars` others of its variables.
+    """
+
+    prefill: str
+    think: bool | None
+    template_vars: Mapping[str, object]
 
 
 class GenerationOptions(TypedDict, total=False):
@@ -88,13 +102,19 @@ class GenerationOptions(TypedDict, total=False):
     n_logprobs: int | None
 
 
+class StreamOptions(TemplateOptions, GenerationOptions):
+    """What a generation can be asked for."""
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What a generation gave.
 
-    `tokens` are all its ids, an end-of-generation token included; `stop` is the stop string that
-    ended it, if one did; `seed` gives the same text again. `logprobs` scores each token where
-    `n_logprobs` was given; see `ScoredToken`.
+    `text` is the answer, a prefill included; `reasoning` is what the model thought before it, empty
+    where it did not or has no known marks for that. `tokens` are all ids of both, an
+    end-of-generation token included; `stop` is the stop string that ended it, if one did; `seed`
+    gives the same text again. `logprobs` scores each token where `n_logprobs` was given; see
+    `ScoredToken`.
     """
 
     text: str
@@ -104,17 +124,20 @@ class Answer:
     seed: int
     stats: RunStats
     logprobs: tuple[ScoredToken, ...] = ()
+    reasoning: str = ""
 
 
 class TextStream(Iterator[str]):
-    """The text of one generation, piece by piece, each the moment it is final.
+    """The answer of one generation, piece by piece, each the moment it is final.
 
-    The next generation of the same session ends it, as `TextSession.close` does.
+    What the model thinks before it answers is not among the pieces; see `reasoning`. The next
+    generation of the same session ends it, as `TextSession.close` does.
     """
 
     def __init__(self, events: Iterator[Event], seed: int) -> None:
         self._events, self._seed = events, seed
         self._pieces: list[str] = []
+        self._thoughts: list[str] = []
         self._scores: list[ScoredToken] = []
         self._finished: Finished | None = None
 
@@ -124,6 +147,8 @@ class TextStream(Iterator[str]):
             if isinstance(event, TextDelta) and event.text:
                 self._pieces.append(event.text)
                 return event.text
+            if isinstance(event, ReasoningDelta):
+                self._thoughts.append(event.text)
             if isinstance(event, TokensScored):
                 self._scores += event.tokens
             if isinstance(event, Finished):
@@ -133,13 +158,26 @@ class TextStream(Iterator[str]):
         raise StopIteration
 
     @property
+    def reasoning(self) -> str:
+        """What the model has thought so far; all of it once the answer has begun."""
+        return "".join(self._thoughts)
+
+    @property
     def answer(self) -> Answer:
         """The whole. Raises UsageError before the stream has been read to its end."""
         end = self._finished
         if end is None:
             raise UsageError("the stream has not been read to its end")
-        text, scores = "".join(self._pieces), tuple(self._scores)
-        return Answer(text, end.tokens, end.reason, end.stop, self._seed, end.stats, scores)
+        return Answer(
+            text="".join(self._pieces),
+            tokens=end.tokens,
+            finish_reason=end.reason,
+            stop=end.stop,
+            seed=self._seed,
+            stats=end.stats,
+            logprobs=tuple(self._scores),
+            reasoning=self.reasoning,
+        )
 
     def read(self) -> Answer:
         """Read the rest of the stream, and give the whole."""
@@ -161,12 +199,12 @@ class TextSession:
         self._events: Generator[Event] | None = None
         self._is_open = True
         environment = Environment(
-            state=StateStore(user_state_path("spec-cli", appauthor=False)),
+            state=StateStore(state_dir()),
             clock=time.perf_counter,
             cancelled=self._ctrl_c,
             notify=_log_notice,
             progress=progress,
-            copies=user_cache_path("spec-cli", appauthor=False) / "drafts",
+            copies=copies_dir(),
         )
         draft = files.draft.path if files.draft else None
         with self._ctrl_c:
@@ -188,12 +226,12 @@ class TextSession:
         """Continue `prompt`. Raises what `stream` raises."""
         return self.stream(prompt, **options).read()
 
-    def chat(self, messages: Sequence[Message], **options: Unpack[GenerationOptions]) -> Answer:
+    def chat(self, messages: Sequence[Message], **options: Unpack[StreamOptions]) -> Answer:
         """The assistant's next turn after `messages`. Raises what `stream` raises."""
         return self.stream(messages, **options).read()
 
     def stream(
-        self, prompt: str | Sequence[Message], **options: Unpack[GenerationOptions]
+        self, prompt: str | Sequence[Message], **options: Unpack[StreamOptions]
     ) -> TextStream:
         """The text that comes after `prompt`, as it is generated.
 
@@ -202,12 +240,13 @@ class TextSession:
         """
         if not self._is_open:
             raise UsageError("the session is closed")
-        generation = _generation(options)
+        of_template, others = _parted(options)
+        generation = _generation(others)
         self._end_stream()
         with self._ctrl_c:
-            tokens = self._encode(prompt)
-            self._session.prepare(len(tokens), generation.max_tokens)
-        self._events = self._generate(tokens, generation)
+            encoded = self._encode(prompt, of_template)
+            self._session.prepare(len(encoded.tokens), generation.max_tokens)
+        self._events = self._generate(encoded, generation)
         return TextStream(self._events, generation.seed)
 
     def _end_stream(self) -> None:
@@ -215,21 +254,27 @@ class TextSession:
         if self._events is not None:
             self._events.close()
 
-    def _encode(self, prompt: str | Sequence[Message]) -> list[int]:
+    def _encode(self, prompt: str | Sequence[Message], options: TemplateOptions) -> EncodedPrompt:
         model = self._session.model
         if isinstance(prompt, str):
-            return raw_tokens(model, check_text(prompt, "the prompt"), bos_token=model.bos_text)
-        template = choose_template(
+            if options:
+                names = ", ".join(f"`{name}`" for name in options)
+                raise UsageError(f"a text is continued as it is: {names} is for messages")
+            tokens = raw_tokens(model, check_text(prompt, "the prompt"), bos_token=model.bos_text)
+            return EncodedPrompt(tokens, prompt, NO_OPENING)
+        template = template_for(
+            model,
             self._session.target_header.chat_template,
             None,
-            bos_token=model.bos_text,
-            eos_token=model.eos_text,
-            now=datetime.now(),
+            datetime.now(),
+            variables=options.get("template_vars", NO_VARIABLES),
+            think=options.get("think"),
         )
-        return chat_tokens(model, template, prompt)
+        given = check_text(options.get("prefill", ""), "the prefill")
+        return encode_chat(model, template, prompt, given, cancelled=self._ctrl_c)
 
-    def _generate(self, tokens: Sequence[int], generation: GenerationSettings) -> Generator[Event]:
-        events = self._session.generate(tokens, generation)
+    def _generate(self, prompt: EncodedPrompt, generation: GenerationSettings) -> Generator[Event]:
+        events = self._session.generate(prompt.tokens, generation, opening=prompt.opening)
         while True:
             with self._ctrl_c:
                 event = next(events, None)
@@ -262,6 +307,15 @@ def open_session(
     if "draft_tokens" not in options:
         settings = replace(settings, draft_tokens=pair.draft_tokens)
     return TextSession(_fetch(pair, report, offline=offline), settings, report)
+
+
+def _parted(options: StreamOptions) -> tuple[TemplateOptions, GenerationOptions]:
+    """The options of the chat template, and the others."""
+    others: Any = dict(options)
+    of_template: Any = {
+        name: others.pop(name) for name in TemplateOptions.__annotations__ if name in others
+    }
+    return of_template, others
 
 
 def _generation(options: GenerationOptions) -> GenerationSettings:

@@ -20,6 +20,7 @@ from spec_cli.spec.meter import PassMeter
 from spec_cli.spec.policy import K_MAX, CostAware, FixedLength, Policy
 from spec_cli.spec.sampling import SamplingSettings
 from spec_cli.spec.survival import GREEDY, SAMPLED, Survival
+from spec_cli.text import NO_OPENING, Opening
 
 _Key = tuple[DrafterKind, int | None, Accept, SamplingSettings, str | None]
 
@@ -70,12 +71,13 @@ class Arms:
         rule: AcceptanceRule | None = None,
         *,
         n_prompt: int = 0,
+        opening: Opening = NO_OPENING,
     ) -> Arm:
         """An arm for one generation; `rule` None is the rule that `generation` asks for.
 
-        A grammar begins after `n_prompt` tokens.
+        A grammar begins after `n_prompt` tokens, or with the answer that `opening` tells of.
         """
-        text = self._constraining.text(generation, n_prompt)
+        text = self._constraining.text(generation, n_prompt, opening)
         rule = rule or self.rule(generation, text)
         survival = self._survival_of(kind, draft_tokens, generation)
         drafter = self._drafter(kind, rule, survival, text)

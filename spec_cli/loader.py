@@ -28,9 +28,8 @@ from spec_cli.settings import SessionSettings
 from spec_cli.spec.costs import DRAFT_WIDTHS, PassTimes
 from spec_cli.spec.exactness import DEFAULT_KERNELS, Exact, ExactnessPlan
 from spec_cli.spec.shapes import ParallelPlan
-from spec_cli.state import StateStore, file_identity
+from spec_cli.state import REHEARSED, StateStore, file_identity
 
-_REHEARSED = "rehearsed"
 _log = logging.getLogger(__name__)
 
 
@@ -189,11 +188,11 @@ class Loader:
     def _rehearse(self, path: Path) -> None:
         """See that a file that was never loaded here does not take this process with it."""
         key = {"build": library().version, **file_identity(path)}
-        if not self._env.rehearses or self._env.state.load(_REHEARSED, key):
+        if not self._env.rehearses or self._env.state.load(REHEARSED, key):
             return
         self._env.progress(f"trying {path.name} (once)", None)
         if rehearse(path, cancelled=self._env.cancelled):
-            self._env.state.save(_REHEARSED, key, True)
+            self._env.state.save(REHEARSED, key, True)
 
     def _draft_timer(self, path: Path) -> PassTimer:
         return PassTimer(

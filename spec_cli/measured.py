@@ -17,9 +17,9 @@ from spec_cli.exactness import PLANS, PROBE_VERSION, plan_from_json
 from spec_cli.learned import ACCEPTANCE
 from spec_cli.spec.costs import DRAFT_WIDTHS, PassTimes
 from spec_cli.spec.exactness import Exact, ExactnessPlan
-from spec_cli.state import Entry, StateStore, file_identity
+from spec_cli.state import PARALLEL_PLANS, REHEARSED, Entry, StateStore, file_identity
 
-_KINDS = (PLANS, PASS_TIMES, DIGESTS)
+_KINDS = (PLANS, PASS_TIMES, DIGESTS, REHEARSED, PARALLEL_PLANS)
 _SETUP = ("build", "devices", "n_gpu_layers", "n_threads")
 
 

@@ -10,9 +10,8 @@ from spec_cli.llama.model import LlamaModel
 from spec_cli.llama.parallel_probe import probe_shapes
 from spec_cli.spec.exactness import ExactnessPlan
 from spec_cli.spec.shapes import ParallelPlan, shapes_for
-from spec_cli.state import StateStore, file_identity
+from spec_cli.state import PARALLEL_PLANS, StateStore, file_identity
 
-_KIND = "parallel-plans"
 _PROBE_VERSION = 1
 
 
@@ -38,7 +37,7 @@ class ParallelPlans:
         if not self._plan.is_exact:
             return ParallelPlan(shapes_for(n_texts), shares_prefixes=True)
         try:
-            value = self._state.load(_KIND, self._key(n_texts))
+            value = self._state.load(PARALLEL_PLANS, self._key(n_texts))
             return value and ParallelPlan(
                 tuple((n, width) for n, width in value["shapes"]), value["shares_prefixes"]
             )
@@ -55,7 +54,7 @@ class ParallelPlans:
             n_batch=self._n_batch,
             cancelled=cancelled,
         )
-        self._state.save(_KIND, self._key(n_texts), asdict(found))
+        self._state.save(PARALLEL_PLANS, self._key(n_texts), asdict(found))
         return found
 
     def _key(self, n_texts: int) -> dict[str, Any]:

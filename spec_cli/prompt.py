@@ -18,7 +18,7 @@ from typing import Protocol
 from spec_cli.errors import ModelError, SpecError, UsageError
 from spec_cli.template import BrokenError, RefusedError, template_process
 
-_NO_VARIABLES: Mapping[str, object] = MappingProxyType({})
+NO_VARIABLES: Mapping[str, object] = MappingProxyType({})
 _TEMPLATE_CHARS = 1 << 20  # what a template may add to four times its messages
 _STAND_INS = range(0xF0000, 0xFFFFE)  # a private-use plane: no text of its own, never stripped
 
@@ -112,7 +112,7 @@ def choose_template(
     bos_token: str,
     eos_token: str,
     now: datetime,
-    variables: Mapping[str, object] = _NO_VARIABLES,
+    variables: Mapping[str, object] = NO_VARIABLES,
 ) -> ChatTemplate:
     """The template to use: the user's, if there is one, else the model's; both are Jinja source.
 

@@ -6,10 +6,11 @@ are text like any other: the answer may speak of them.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Protocol
+from typing import Protocol, Self
 
 
 def n_undecided(text: str, marks: Sequence[str]) -> int:
@@ -98,7 +99,9 @@ def find_format(vocabulary: Vocabulary, template: str, prompt: str) -> Reasoning
     return None
 
 
-class _State(Enum):
+class Stage(Enum):
+    """How far a text has come."""
+
     OPEN = auto()  # nothing but white space yet: a block may begin
     BEGUN = auto()  # after the first mark: white space is dropped
     REASONING = auto()
@@ -118,41 +121,55 @@ class ReasoningSplitter:
 
     def __init__(self, marks: Marks, *, has_begun: bool) -> None:
         self._marks = marks
-        self._state = _State.BEGUN if has_begun else _State.OPEN
+        self._stage = Stage.BEGUN if has_begun else Stage.OPEN
         self._held = ""
+
+    @property
+    def stage(self) -> Stage:
+        """How far the text has come."""
+        return self._stage
+
+    @property
+    def held(self) -> str:
+        """The end of the text, which is not decided yet."""
+        return self._held
 
     @property
     def is_reasoning(self) -> bool:
         """Whether the block has begun and has not ended."""
-        return self._state in (_State.BEGUN, _State.REASONING)
+        return self._stage in (Stage.BEGUN, Stage.REASONING)
+
+    def copy(self) -> Self:
+        """One that goes on by itself."""
+        return copy.copy(self)
 
     def push(self, text: str) -> list[Stretch]:
         """Add `text`. Returns what is decided now."""
         self._held += text
         stretches: list[Stretch] = []
         before = None
-        while self._held and self._state is not before:
-            before = self._state
+        while self._held and self._stage is not before:
+            before = self._stage
             stretches += self._step()
         return stretches
 
     def flush(self) -> list[Stretch]:
         """What was held back: no mark will come any more."""
-        part = {_State.OPEN: Part.ANSWER, _State.REASONING: Part.REASONING}
-        return self._take(part.get(self._state, Part.MARK), len(self._held))
+        part = {Stage.OPEN: Part.ANSWER, Stage.REASONING: Part.REASONING}
+        return self._take(part.get(self._stage, Part.MARK), len(self._held))
 
     def _step(self) -> list[Stretch]:
-        """What the present state makes of the text; it may be left for another."""
-        match self._state:
-            case _State.OPEN:
+        """What the present stage makes of the text; it may be left for another."""
+        match self._stage:
+            case Stage.OPEN:
                 return self._open()
-            case _State.BEGUN:
-                return self._drop_space(_State.REASONING)
-            case _State.REASONING:
+            case Stage.BEGUN:
+                return self._drop_space(Stage.REASONING)
+            case Stage.REASONING:
                 return self._reasoning()
-            case _State.ENDED:
-                return self._drop_space(_State.ANSWER)
-            case _State.ANSWER:
+            case Stage.ENDED:
+                return self._drop_space(Stage.ANSWER)
+            case Stage.ANSWER:
                 return self._take(Part.ANSWER, len(self._held))
 
     def _open(self) -> list[Stretch]:
@@ -160,18 +177,18 @@ class ReasoningSplitter:
         text = self._held.lstrip()
         n_space = len(self._held) - len(text)
         marks = self._marks
-        for mark, state in ((marks.begin, _State.BEGUN), (marks.skip, _State.ENDED)):
+        for mark, stage in ((marks.begin, Stage.BEGUN), (marks.skip, Stage.ENDED)):
             if mark and text.startswith(mark):
-                self._state = state
+                self._stage = stage
                 return self._take(Part.MARK, n_space + len(mark))
         if not any(mark.startswith(text) for mark in (marks.begin, marks.skip)):
-            self._state = _State.ANSWER
+            self._stage = Stage.ANSWER
         return []
 
-    def _drop_space(self, following: _State) -> list[Stretch]:
+    def _drop_space(self, following: Stage) -> list[Stretch]:
         n_space = len(self._held) - len(self._held.lstrip())
         if n_space < len(self._held):
-            self._state = following
+            self._stage = following
         return self._take(Part.MARK, n_space)
 
     def _reasoning(self) -> list[Stretch]:
@@ -181,7 +198,7 @@ class ReasoningSplitter:
         if at < 0:
             n_decided = len(self._held) - n_undecided(self._held, [mark])
             return self._take(Part.REASONING, len(self._held[:n_decided].rstrip()))
-        self._state = _State.ENDED
+        self._stage = Stage.ENDED
         n_text = len(self._held[:at].rstrip())
         text = self._take(Part.REASONING, n_text)
         return [*text, *self._take(Part.MARK, at - n_text + len(mark))]

@@ -247,7 +247,8 @@ class Session:
         """
         if self.drafting_off is not None and arm is None:
             yield DraftingOff(self.drafting_off)
-        arm = arm or self.arm(generation, self.settings.draft_tokens, n_prompt=len(prompt))
+        draft_tokens = self.settings.draft_tokens
+        arm = arm or self.arm(generation, draft_tokens, n_prompt=len(prompt), opening=opening)
         decoder = Decoder(
             self.target,
             arm.drafter,
@@ -263,9 +264,10 @@ class Session:
         for event in decoder.generate(prompt, output, plain_step_s=self.plain_step_s):
             if isinstance(event, Finished):
                 yield from self._target.contention()
-                yield from cut_notice(event, arm.text)
                 self.keep_answer(event.tokens)
-                if output.is_reasoning and event.reason is not FinishReason.INTERRUPTED:
+                if not output.is_reasoning:
+                    yield from cut_notice(event, arm.text)
+                elif event.reason is not FinishReason.INTERRUPTED:
                     yield NO_ANSWER
             yield event
 
@@ -293,15 +295,18 @@ class Session:
         rule: AcceptanceRule | None = None,
         *,
         n_prompt: int = 0,
+        opening: Opening = NO_OPENING,
     ) -> Arm:
         """An arm for one generation.
 
         `draft_tokens` None leaves the length to the policy, `kind` None the drafter to the
         settings; `rule` None is the rule that `generation` asks for. A grammar begins after
-        `n_prompt` tokens.
+        `n_prompt` tokens, or with the answer that `opening` tells of.
         """
         kind = kind or DrafterKind(self.drafter_name)
-        return self._arms.arm(generation, draft_tokens, kind, rule, n_prompt=n_prompt)
+        return self._arms.arm(
+            generation, draft_tokens, kind, rule, n_prompt=n_prompt, opening=opening
+        )
 
     def rule(self, generation: GenerationSettings) -> AcceptanceRule:
         """The rule that `generation` asks for; it counts near-ties where rounding can matter."""

@@ -77,9 +77,9 @@ class SessionSettings:
 class GenerationSettings:
     """How one answer is generated; `max_tokens` None: until the model stops or the context ends.
 
-    `grammar` is GBNF that the whole answer follows. `ignore_eos`: the
-    model may not end it. `n_logprobs`: each token comes with its log-probability and those of so
-    many likeliest ones.
+    `grammar` is GBNF that the whole answer follows, but not the reasoning before it. `ignore_eos`:
+    the model may not end it. `n_logprobs`: each token comes with its log-probability and those of
+    so many likeliest ones.
     """
 
     seed: int

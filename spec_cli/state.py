@@ -13,6 +13,8 @@ from typing import Any
 from spec_cli.errors import ModelError
 from spec_cli.files import write_whole
 
+REHEARSED, PARALLEL_PLANS = "rehearsed", "parallel-plans"  # kinds that need llama.cpp to be made
+
 _FINGERPRINT_BYTES = 1 << 20  # of a model: its header, or most of it
 
 _log = logging.getLogger(__name__)

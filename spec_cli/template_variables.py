@@ -25,10 +25,7 @@ def parse_variables(options: Sequence[str]) -> dict[str, object]:
         if not equals or not name.isidentifier():
             hint = "for example `--template-var enable_thinking=false`"
             raise UsageError(f"--template-var is `{option}`, but must be NAME=VALUE", hint=hint)
-        if name in _NOT_THE_USERS:
-            raise UsageError(
-                f"--template-var cannot set `{name}`", hint="the prompt and its options do"
-            )
+        _require_users(name)
         try:
             variables[name] = json.loads(value, parse_constant=str)
         except (ValueError, RecursionError):
@@ -47,6 +44,7 @@ def with_variables(
         return template
     known = variables_of(template)
     for name in variables:
+        _require_users(name)
         if name not in known:
             raise UsageError(
                 f"the chat template does not read the variable `{name}`", hint=_hint(name, known)
@@ -58,8 +56,8 @@ def with_variables(
         raise UsageError(
             "the chat template has no switch for thinking: it reads none of the variables "
             + " and ".join(f"`{name}`" for name in _SWITCHES),
-            hint="leave out `--think` and `--no-think`; another variable is set by "
-            "`--template-var NAME=VALUE`",
+            hint="leave out `--think` and `--no-think`, in a chat by `/set think template`; "
+            "another variable is set by `--template-var NAME=VALUE`",
         )
     if switch in variables:
         option = "--think" if think else "--no-think"
@@ -68,6 +66,13 @@ def with_variables(
             hint="leave out one of them",
         )
     return replace(template, variables={**variables, switch: think})
+
+
+def _require_users(name: str) -> None:
+    if name in _NOT_THE_USERS:
+        raise UsageError(
+            f"--template-var cannot set `{name}`", hint="the prompt and its options do"
+        )
 
 
 def _hint(name: str, known: set[str]) -> str:

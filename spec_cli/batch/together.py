@@ -172,7 +172,7 @@ class Together:
         copies = self._session.kind in (DrafterKind.CHAIN, DrafterKind.NGRAM)
         kind = DrafterKind.NGRAM if copies else DrafterKind.NONE
         k = self._session.settings.draft_tokens
-        arm = self._session.arm(generation, k, kind, n_prompt=len(tokens))
+        arm = self._session.arm(generation, k, kind, n_prompt=len(tokens), opening=opening)
         output = self._session.output(generation, self._n_ctx, opening)
         n_ctx = len(tokens) + output.room
         return _Job(request, Text(tokens, output, arm.rule, arm.drafter, arm.survival), n_ctx)

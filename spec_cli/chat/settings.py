@@ -21,8 +21,10 @@ class ChatSettings:
     """How answers are generated and shown.
 
     `seed` None: a new one for each answer. `draft_tokens` None: as many as pay; 0: none.
-    `stats`: a line of figures after each answer. `drop_oldest`: turns that do not fit the context
-    any more are dropped without asking.
+    `stats`: a line of figures after each answer, and a panel. `reasoning`: what the model thinks is
+    shown. `think` sets the chat template's switch for it, None leaves that alone. `drop_oldest`:
+    turns that do not fit the context any more are dropped without asking. `stop`, `grammar` and
+    `ignore_eos` are those of each answer.
     """
 
     sampling: SamplingSettings = field(default_factory=SamplingSettings)
@@ -31,8 +33,12 @@ class ChatSettings:
     max_tokens: int | None = None
     draft_tokens: int | None = None
     stats: bool = True
+    reasoning: bool = True
+    think: bool | None = None
     drop_oldest: bool = False
     stop: tuple[str, ...] = ()
+    grammar: str | None = None
+    ignore_eos: bool = False
 
     def __post_init__(self) -> None:
         self.generation(0)
@@ -49,6 +55,8 @@ class ChatSettings:
             accept=self.accept,
             max_tokens=self.max_tokens,
             stop=self.stop,
+            grammar=self.grammar,
+            ignore_eos=self.ignore_eos,
         )
 
     def words(self) -> dict[str, Word]:
@@ -120,6 +128,8 @@ def _table() -> dict[str, _Setting]:
         "max-tokens": _Setting("max_tokens", {"none": None}, int),
         "draft-tokens": _Setting("draft_tokens", {"auto": None}, int),
         "stats": _Setting("stats", _SWITCH),
+        "reasoning": _Setting("reasoning", _SWITCH),
+        "think": _Setting("think", {**_SWITCH, "template": None}),
         "drop-oldest": _Setting("drop_oldest", _SWITCH),
     }
 

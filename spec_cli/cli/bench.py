@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 
@@ -23,13 +22,12 @@ from spec_cli.cli import options as opt
 from spec_cli.cli import verify_options as vopt
 from spec_cli.cli.display_options import Color
 from spec_cli.cli.info import describe
-from spec_cli.cli.inputs import PromptInput, encode_prompt
+from spec_cli.cli.inputs import encode_measured
 from spec_cli.cli.pairs import LocalPair, choose_pair, fetch_pair
 from spec_cli.cli.signals import Interrupts
 from spec_cli.cli.surroundings import surroundings
 from spec_cli.errors import Cancelled, CheckError
 from spec_cli.events import Notice
-from spec_cli.prompts import NamedPrompt
 from spec_cli.registry import load_registry
 from spec_cli.render.bench import print_bench, print_outlook
 from spec_cli.render.bench_blocks import BenchInfo
@@ -44,8 +42,6 @@ from spec_cli.settings import ALL_LAYERS, DrafterKind, SessionSettings
 from spec_cli.terminal import ColorMode, Terminal, detect
 
 _SESSION = SessionSettings()
-# Templates may tell the time: a measurement that is continued tomorrow has the prompts of today.
-_NOW = datetime(2026, 1, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +169,7 @@ def _bench(
         draft = files.draft.path if files.draft else None
         try:
             with status, Session(files.target.path, draft, settings, environment) as session:
-                tokens = {prompt.id: _encode(session, prompt) for prompt in matrix.prompts}
+                tokens = encode_measured(session, matrix.prompts, cancelled=interrupts)
                 session.prepare(max(map(len, tokens.values())), matrix.max_tokens)
                 matrix = applicable(matrix, session)
                 status.close()
@@ -242,10 +238,3 @@ def _reckon(session: Session, terminal: Terminal, form: Format, acceptance: floa
         str(kind): outlook(table, acceptance, session.k_max) for kind, table in costs.items()
     }
     print_outlook(terminal, form, outlooks, acceptance)
-
-
-def _encode(session: Session, prompt: NamedPrompt) -> list[int]:
-    """The prompt in the model's chat template, as it is where the model has none."""
-    template = session.target_header.chat_template
-    user = PromptInput(prompt.text, system=None, raw=template is None, chat_template=None)
-    return encode_prompt(session.model, template, user, _NOW)

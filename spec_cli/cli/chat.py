@@ -8,68 +8,58 @@ from datetime import datetime
 from functools import partial
 
 import typer
-from platformdirs import user_state_path
 
 from spec_cli.chat.conversation import Conversation
 from spec_cli.chat.settings import ChatSettings
 from spec_cli.chat.state import Chat
 from spec_cli.cli import chat_options
 from spec_cli.cli import options as opt
+from spec_cli.cli import structure_options as structure_opt
+from spec_cli.cli import text_options as text_opt
 from spec_cli.cli.chat_commands import COMMANDS
 from spec_cli.cli.chat_pairs import LoadedSpeakers
 from spec_cli.cli.chat_speaker import Speaker
 from spec_cli.cli.chat_talk import Speakers, Talk, Turns
+from spec_cli.cli.chat_template import TemplateChoice
 from spec_cli.cli.display_options import Color
+from spec_cli.cli.grouped import grouped
 from spec_cli.cli.log import show_log
+from spec_cli.cli.option_groups import Drafting, Machine, Sampling, Structure, session_settings
 from spec_cli.cli.pairs import LocalPair, choose_pair, fetch_pair
 from spec_cli.modelref import Pair
+from spec_cli.places import state_dir
 from spec_cli.prompt import check_text, read_template
 from spec_cli.registry import Registry, load_registry
 from spec_cli.render.choose import RenderOptions
-from spec_cli.settings import ALL_LAYERS, DrafterKind, SessionSettings
-from spec_cli.spec.acceptance import Accept
-from spec_cli.spec.sampling import SamplingSettings
+from spec_cli.template_variables import parse_variables
 from spec_cli.terminal import ColorMode, Terminal, detect
 
-_SAMPLING = SamplingSettings()
-_SESSION = SessionSettings()
 
-
+@grouped
 def chat(
+    *,
     system: opt.System = None,
+    system_file: text_opt.SystemFile = None,
     chat_template: opt.ChatTemplate = None,
+    template_var: text_opt.TemplateVar = None,
+    think: text_opt.Think = None,
     drop_oldest: chat_options.DropOldest = False,
     model: opt.Model = None,
     draft_model: opt.DraftModel = None,
     offline: opt.Offline = False,
-    drafter: opt.Drafter = _SESSION.drafter,
-    draft_original: opt.DraftOriginal = False,
-    index: opt.Index = _SESSION.index,
-    no_draft: opt.NoDraft = False,
-    draft_tokens: opt.DraftTokens = None,
-    accept: opt.AcceptRule = Accept.COUPLED,
-    exact: opt.ExactMode = _SESSION.exact,
-    temp: opt.Temp = _SAMPLING.temp,
-    top_k: opt.TopK = _SAMPLING.top_k,
-    top_p: opt.TopP = _SAMPLING.top_p,
-    min_p: opt.MinP = _SAMPLING.min_p,
-    repeat_penalty: opt.RepeatPenalty = _SAMPLING.repeat_penalty,
-    repeat_last_n: opt.RepeatLastN = _SAMPLING.repeat_last_n,
-    presence_penalty: opt.PresencePenalty = _SAMPLING.presence_penalty,
-    frequency_penalty: opt.FrequencyPenalty = _SAMPLING.frequency_penalty,
+    drafting: Drafting,
+    sampling: Sampling,
     seed: opt.Seed = None,
+    ignore_eos: structure_opt.IgnoreEos = False,
+    structure: Structure,
     max_tokens: opt.MaxTokens = None,
     stop: opt.Stop = None,
+    hide_reasoning: text_opt.HideReasoning = False,
     quiet: opt.Quiet = False,
     show_origin: opt.ShowOrigin = False,
     no_tui: opt.NoTui = False,
     color: Color = ColorMode.AUTO,
-    ctx_size: opt.CtxSize = None,
-    threads: opt.Threads = None,
-    gpu_layers: opt.GpuLayers = "auto",
-    device: opt.Device = None,
-    draft_device: opt.DraftDevice = None,
-    batch_size: opt.BatchSize = _SESSION.n_batch,
+    machine: Machine,
     verbose: opt.Verbose = False,
 ) -> None:
     """Talk with a model: messages from the terminal, or one a line from a pipe.
@@ -80,54 +70,37 @@ def chat(
       spec-cli chat -m qwen3-8b --system "Answer briefly."
       printf 'Name a llama.\\nAnother one.\\n' | spec-cli chat > answers.txt
     """
-    opt.require_one("--no-draft", no_draft, "--drafter", drafter is not _SESSION.drafter)
-    drafter = DrafterKind.NONE if no_draft else drafter
     terminal = detect(color)
     if verbose:
         show_log(terminal.stderr)
-    template = None if chat_template is None else read_template(chat_template)
+    template = TemplateChoice(
+        None if chat_template is None else read_template(chat_template),
+        parse_variables(template_var or ()),
+    )
+    system = text_opt.system_prompt(system, system_file)
+    conversation = Conversation(None if system is None else check_text(system, "--system"))
     registry = load_registry()
 
     def choose(target: str | None, draft: str | None) -> Pair:
-        pair = choose_pair(registry, target, draft, drafter)
-        if draft_tokens is None:
-            return pair
-        return replace(pair, draft_tokens=opt.count("--draft-tokens", draft_tokens, auto=None))
+        pair = choose_pair(registry, target, draft, drafting.kind)
+        return replace(pair, draft_tokens=drafting.length(pair.draft_tokens))
 
     pair = choose(model, draft_model)
-    session = SessionSettings(
-        drafter=drafter,
-        draft_tokens=pair.draft_tokens,
-        n_ctx=ctx_size,
-        n_batch=batch_size,
-        n_threads=threads,
-        n_gpu_layers=opt.count("--gpu-layers", gpu_layers, auto=None, all_=ALL_LAYERS),
-        device=device,
-        draft_device=draft_device,
-        exact=exact,
-        draft_copy=not draft_original,
-        index=index,
-    )
+    session = session_settings(drafting, machine, pair.draft_tokens)
     settings = ChatSettings(
-        sampling=SamplingSettings(
-            temp=temp,
-            top_k=top_k,
-            top_p=top_p,
-            min_p=min_p,
-            repeat_penalty=repeat_penalty,
-            repeat_last_n=repeat_last_n,
-            presence_penalty=presence_penalty,
-            frequency_penalty=frequency_penalty,
-        ),
-        accept=accept,
+        sampling=sampling.settings(),
+        accept=drafting.accept,
         seed=seed,
         max_tokens=max_tokens,
         draft_tokens=pair.draft_tokens,
         stats=not quiet,
+        reasoning=not (hide_reasoning or quiet),
+        think=think,
         drop_oldest=drop_oldest,
         stop=tuple(stop or ()),
+        grammar=structure.gbnf(),
+        ignore_eos=ignore_eos,
     )
-    conversation = Conversation(None if system is None else check_text(system, "--system"))
     render = RenderOptions(quiet, show_origin=show_origin, no_tui=no_tui, brief=True)
     fetch = partial(fetch_pair, terminal=terminal, offline=offline, quiet=quiet)
 
@@ -136,6 +109,7 @@ def chat(
         return Speaker(files, its, template, terminal, render, datetime.now())
 
     with LoadedSpeakers(pair, choose=choose, fetch=fetch, make=speaker) as speakers:
+        speakers.now.template(think=think)  # one that has no switch is told before anybody types
         _talk(Chat(conversation, settings), speakers, terminal, registry, quiet=quiet)
 
 
@@ -158,5 +132,5 @@ def _turns(terminal: Terminal, registry: Registry) -> Turns:
     if not terminal.stdin_is_tty or not (terminal.stderr_is_tty or terminal.stdout_is_tty):
         return PipedTurns(terminal.stdin.buffer)
     screen = terminal.stderr if terminal.stderr_is_tty else terminal.stdout
-    history = user_state_path("spec-cli", appauthor=False) / "chat-history"
+    history = state_dir() / "chat-history"
     return TypedTurns(screen, history, COMMANDS, registry.pairs)

@@ -96,7 +96,7 @@ def set_(talk: Talk, argument: str) -> None:
     """Show or change settings."""
     name, *word = argument.split(maxsplit=1) or [""]
     if word:
-        talk.chat.settings = talk.chat.settings.with_word(name, *word)
+        talk.change_setting(name, *word)
     settings = talk.chat.settings
     words = {name: settings.word(name)} if name else settings.words()
     width = max(map(len, words))
@@ -180,7 +180,8 @@ def leave(talk: Talk, _argument: str) -> None:
 def _n_for_half(talk: Talk) -> int:
     """How many turns to drop so that half of the context is free; one at least."""
     conversation = talk.chat.conversation
-    n = n_to_drop(conversation, lambda rest: talk.speaker.is_half_free(rest.asking("")))
+    settings = talk.chat.settings
+    n = n_to_drop(conversation, lambda rest: talk.speaker.is_half_free(rest.asking(""), settings))
     return max(n, 1)
 
 

@@ -13,13 +13,21 @@ from spec_cli.arms import Arm
 from spec_cli.chat.conversation import Conversation
 from spec_cli.chat.fitting import n_reserved, too_long
 from spec_cli.chat.settings import ChatSettings
+from spec_cli.cli.chat_template import TemplateChoice, Templates
 from spec_cli.cli.info import describe
 from spec_cli.cli.pairs import LocalPair
 from spec_cli.cli.signals import Interrupts, Terminated
 from spec_cli.cli.surroundings import surroundings
-from spec_cli.errors import UsageError
-from spec_cli.events import DraftingOff, Finished, FinishReason, Notice, TextDelta
-from spec_cli.prompt import ChatTemplate, Message, chat_tokens, choose_template
+from spec_cli.encoding import EncodedPrompt, encode_chat
+from spec_cli.events import (
+    DraftingOff,
+    Finished,
+    FinishReason,
+    Notice,
+    ReasoningDelta,
+    TextDelta,
+)
+from spec_cli.prompt import ChatTemplate, Message, chat_tokens
 from spec_cli.render.base import Renderer
 from spec_cli.render.choose import RenderOptions, choose_renderers
 from spec_cli.render.info import RunInfo
@@ -43,6 +51,7 @@ class Answer:
     """What the model said, and how that went."""
 
     text: str
+    has_thought: bool
     finished: Finished
     info: RunInfo
     drafting_off: str | None
@@ -61,6 +70,14 @@ class Answer:
         """All figures."""
         return summary_lines(self.info, self.finished, self.drafting_off)
 
+    @property
+    def is_turn(self) -> bool:
+        """Whether it takes its place in the conversation: not where the model only thought, nor
+        where it was stopped before its first word."""
+        if self.text:
+            return True
+        return not self.has_thought and self.finished.reason is not FinishReason.INTERRUPTED
+
 
 class Speaker:
     """A loaded pair that answers. Owns its session.
@@ -73,14 +90,15 @@ class Speaker:
         self,
         pair: LocalPair,
         settings: SessionSettings,
-        chat_template: str | None,
+        template: TemplateChoice,
         terminal: Terminal,
         render: RenderOptions,
         now: datetime,
     ) -> None:
-        """Load the pair. `chat_template` is Jinja source, of the user.
+        """Load the pair.
 
-        Raises what Session raises, and UsageError where there is no chat template.
+        Raises what Session raises, and UsageError where there is no chat template or it does not
+        read a variable.
         """
         self.pair = pair
         self._terminal, self._render = terminal, render
@@ -93,7 +111,9 @@ class Speaker:
         with self._listening(), self._status:
             self._session = Session(pair.target.path, draft, settings, environment)
             try:
-                self._template = self._choose_template(chat_template, now)
+                of_model = self._session.target_header.chat_template
+                self._templates = Templates(self._session.model, of_model, template, now)
+                self.template(think=None)
                 self._session.prepare(0, None)
             except BaseException:
                 self._session.close()
@@ -120,31 +140,39 @@ class Speaker:
             f"context  up to {self._session.n_ctx_max} tokens",
         ]
 
-    def encode(self, messages: Sequence[Message]) -> list[int]:
-        """Token ids of a prompt. Raises UsageError or ModelError where the template cannot."""
-        return chat_tokens(self._session.model, self._template, messages)
+    def template(self, *, think: bool | None) -> ChatTemplate:
+        """The chat template: see `Templates.of`."""
+        return self._templates.of(think)
 
-    def fits(self, messages: Sequence[Message], max_tokens: int | None) -> bool:
-        """Whether the context has room for a prompt and its answer."""
+    def fits(self, messages: Sequence[Message], settings: ChatSettings) -> bool:
+        """Whether the context has room for a prompt and its answer.
+
+        Raises UsageError or ModelError where the template cannot.
+        """
         n_ctx = self._session.n_ctx_max
-        return len(self.encode(messages)) + n_reserved(n_ctx, max_tokens) <= n_ctx
+        return self._n_tokens(messages, settings) + n_reserved(n_ctx, settings.max_tokens) <= n_ctx
 
-    def is_half_free(self, messages: Sequence[Message]) -> bool:
-        """Whether a prompt leaves half of the context free."""
-        return 2 * len(self.encode(messages)) <= self._session.n_ctx_max
+    def is_half_free(self, messages: Sequence[Message], settings: ChatSettings) -> bool:
+        """Whether a prompt leaves half of the context free. Raises as `fits` does."""
+        return 2 * self._n_tokens(messages, settings) <= self._session.n_ctx_max
 
     def answer(
         self, base: Conversation, question: str, settings: ChatSettings, *, seed: int
     ) -> Answer:
-        """Answer `question` after `base`. Text on stdout, figures on stderr.
+        """Answer `question` after `base`. Text on stdout; reasoning and figures on stderr.
 
         Raises UsageError before anything is generated where the context is too small, Cancelled
         when stopped before there was a context, and Terminated.
         """
-        tokens = self.encode(base.asking(question))
+        model, template = self._session.model, self.template(think=settings.think)
         with self._listening():
-            self._prepare(tokens, settings, has_turns=bool(base.turns))
-            return self._generate(tokens, settings, settings.generation(seed))
+            prompt = encode_chat(model, template, base.asking(question), cancelled=self._interrupts)
+            self._prepare(len(prompt.tokens), settings, has_turns=bool(base.turns))
+            return self._generate(prompt, settings, settings.generation(seed))
+
+    def _n_tokens(self, messages: Sequence[Message], settings: ChatSettings) -> int:
+        template = self.template(think=settings.think)
+        return len(chat_tokens(self._session.model, template, messages))
 
     @contextmanager
     def _listening(self) -> Iterator[None]:
@@ -156,56 +184,66 @@ class Speaker:
             if self._interrupts.signal in (signal.SIGTERM, signal.SIGHUP):
                 raise Terminated(self._interrupts.signal)
 
-    def _prepare(self, tokens: Sequence[int], settings: ChatSettings, *, has_turns: bool) -> None:
+    def _prepare(self, n_prompt: int, settings: ChatSettings, *, has_turns: bool) -> None:
         """Contexts that hold the prompt and what its answer needs at least."""
         session = self._session
         n_ctx = session.n_ctx_max
         reserved = n_reserved(n_ctx, settings.max_tokens)
-        if len(tokens) + reserved > n_ctx:
+        if n_prompt + reserved > n_ctx:
             n_ctx_train = session.model.n_ctx_train
-            raise too_long(
-                len(tokens), n_ctx, reserved, has_turns=has_turns, n_ctx_train=n_ctx_train
-            )
+            raise too_long(n_prompt, n_ctx, reserved, has_turns=has_turns, n_ctx_train=n_ctx_train)
         answer = AUTO_CTX_ANSWER if settings.max_tokens is None else settings.max_tokens
-        if not session.holds(min(n_ctx, len(tokens) + answer)):
+        if not session.holds(min(n_ctx, n_prompt + answer)):
             # Twice as large: what is made anew is evaluated anew, and that not in every turn.
-            session.prepare(min(n_ctx, 2 * len(tokens)), settings.max_tokens)
+            session.prepare(min(n_ctx, 2 * n_prompt), settings.max_tokens)
         self._show_notices()
 
     def _generate(
-        self, tokens: Sequence[int], settings: ChatSettings, generation: GenerationSettings
+        self, prompt: EncodedPrompt, settings: ChatSettings, generation: GenerationSettings
     ) -> Answer:
-        info = self._describe_run(settings, generation, n_prompt=len(tokens))
-        render = replace(self._render, quiet=not settings.stats)
+        info = self._describe_run(settings, generation, n_prompt=len(prompt.tokens))
+        render = replace(
+            self._render, quiet=not settings.stats, hide_reasoning=not settings.reasoning
+        )
         with choose_renderers(
             self._terminal, render, info, plain_step_estimate_s=self._session.plain_step_s
         ) as renderer:
-            return self._show(tokens, generation, self._arm(settings, generation), info, renderer)
+            arm = self._arm(prompt, settings, generation)
+            return self._show(prompt, generation, arm, info, renderer)
 
     def _show(
         self,
-        tokens: Sequence[int],
+        prompt: EncodedPrompt,
         generation: GenerationSettings,
         arm: Arm,
         info: RunInfo,
         renderer: Renderer,
     ) -> Answer:
         text: list[str] = []
-        drafting_off = info.drafting_off
-        for event in self._session.generate(tokens, generation, arm):
+        drafting_off, has_thought = info.drafting_off, False
+        for event in self._session.generate(prompt.tokens, generation, arm, opening=prompt.opening):
             renderer.handle(event)
             match event:
                 case TextDelta():
                     text.append(event.text)
+                case ReasoningDelta():
+                    has_thought = True
                 case DraftingOff():
                     drafting_off = event.reason
                 case Finished():
-                    return Answer("".join(text), event, info, drafting_off)
+                    return Answer("".join(text), has_thought, event, info, drafting_off)
         raise AssertionError("a generation ends with Finished")
 
-    def _arm(self, settings: ChatSettings, generation: GenerationSettings) -> Arm:
-        kind = DrafterKind.NONE if settings.draft_tokens == 0 else None
-        return self._session.arm(generation, settings.draft_tokens, kind)
+    def _arm(
+        self, prompt: EncodedPrompt, settings: ChatSettings, generation: GenerationSettings
+    ) -> Arm:
+        return self._session.arm(
+            generation,
+            settings.draft_tokens,
+            DrafterKind.NONE if settings.draft_tokens == 0 else None,
+            n_prompt=len(prompt.tokens),
+            opening=prompt.opening,
+        )
 
     def _describe_run(
         self, settings: ChatSettings, generation: GenerationSettings, *, n_prompt: int
@@ -215,20 +253,6 @@ class Speaker:
         )
         k = settings.draft_tokens
         return replace(info, draft_tokens="auto" if k is None else k)
-
-    def _choose_template(self, of_user: str | None, now: datetime) -> ChatTemplate:
-        model = self._session.model
-        try:
-            return choose_template(
-                self._session.target_header.chat_template,
-                of_user,
-                bos_token=model.bos_text,
-                eos_token=model.eos_text,
-                now=now,
-            )
-        except UsageError as error:
-            hint = "give one with `--chat-template FILE`, or use `spec-cli run --raw`"
-            raise UsageError(error.message, hint=hint) from None
 
     def _show_notices(self) -> None:
         """What loading had to say."""

@@ -120,10 +120,9 @@ class Talk:
         answer = self.last_answer = self.speaker.answer(
             pending.base, pending.question, self.chat.settings, seed=self._draw_seed()
         )
-        is_stopped = answer.finished.reason is FinishReason.INTERRUPTED
-        if answer.finished.tokens or not is_stopped:
+        if answer.is_turn:
             self.chat.accept(pending, answer.text)
-        if is_stopped:
+        if answer.finished.reason is FinishReason.INTERRUPTED:
             raise Cancelled
         if answer.filled_context:
             self.say("the context is full, the answer was cut: `/compact` drops the oldest turns")
@@ -143,9 +142,15 @@ class Talk:
         draft_tokens = self._speakers.change(target, draft)
         self.chat.settings = replace(self.chat.settings, draft_tokens=draft_tokens)
 
+    def change_setting(self, name: str, word: str) -> None:
+        """Let a setting be what `word` says. Raises UsageError; then nothing has changed."""
+        settings = self.chat.settings.with_word(name, word)
+        self.speaker.template(think=settings.think)
+        self.chat.settings = settings
+
     def fits(self, base: Conversation, question: str) -> bool:
         """Whether a question after `base` can be answered."""
-        return self.speaker.fits(base.asking(question), self.chat.settings.max_tokens)
+        return self.speaker.fits(base.asking(question), self.chat.settings)
 
     def say(self, text: str) -> None:
         """Lines for the user, on stderr."""

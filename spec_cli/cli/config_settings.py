@@ -18,7 +18,12 @@ PREFIX = "SPEC_CLI_"
 _BOOLS = {"1": True, "true": True, "0": False, "false": False}
 _FILE_METAVARS = ("FILE", "DIR")
 _STANDING_FILES = ("chat-template",)  # named once for a model, and only read
-_OTHER_WORK = ("estimate", "synthetic")
+_OTHER_WORK = "it asks for something else than the usual work"
+_FOR_ONE_RUN = {
+    "estimate": _OTHER_WORK,
+    "synthetic": _OTHER_WORK,
+    "logprobs": "it has no place in plain text",
+}
 _PROJECT_PANELS = ("Models", "Drafting", "Sampling", "Output", "Machine")
 _READER = "scripts rely on what is printed"
 _USERS_OWN = {
@@ -69,8 +74,8 @@ class Setting:
         """Why it cannot be set there; None where it can."""
         if self._names_file and self.key not in _STANDING_FILES:
             return "it names a file, which is for one run"
-        if self.key in _OTHER_WORK:
-            return "it asks for something else than the usual work"
+        if self.key in _FOR_ONE_RUN:
+            return _FOR_ONE_RUN[self.key]
         if scope is not Scope.PROJECT:
             return None
         if self._panel not in _PROJECT_PANELS:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from platformdirs import user_cache_path, user_state_path
 
 from spec_cli import __version__, hub, registry, store
 from spec_cli.bench.machine import load_average, this_machine
@@ -38,6 +37,7 @@ from spec_cli.llama.library import library
 from spec_cli.llama.repacking import features
 from spec_cli.loader import Environment, Loader
 from spec_cli.modelref import Pair
+from spec_cli.places import copies_dir, state_dir
 from spec_cli.render.doctor import report_lines, report_object
 from spec_cli.render.status import Status
 from spec_cli.render.stdout import Stdout
@@ -152,8 +152,7 @@ def _devices_section(host: HostMemory) -> Section:
 
 def _files_section() -> Section:
     cache = hub.cache_dir()
-    copies = user_cache_path("spec-cli", appauthor=False) / "drafts"
-    state = user_state_path("spec-cli", appauthor=False)
+    copies, state = copies_dir(), state_dir()
     free = {directory: store.free_space(directory) for directory in (cache, copies, state)}
     registries = ", ".join(str(path) for path in registry.registry_paths())
     rows = (

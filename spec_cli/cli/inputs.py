@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO
 
+from spec_cli.encoding import EncodedPrompt, encode_chat, template_for
 from spec_cli.errors import UsageError
 from spec_cli.llama.model import LlamaModel
-from spec_cli.prompt import (
-    ChatTemplate,
-    Message,
-    chat_tokens,
-    check_text,
-    choose_template,
-    raw_tokens,
-    render_chat,
-)
-from spec_cli.reasoning import find_format
-from spec_cli.template_variables import with_variables
+from spec_cli.prompt import Message, check_text, raw_tokens
+from spec_cli.prompts import NamedPrompt
+from spec_cli.session import Session
 from spec_cli.terminal import Terminal
-from spec_cli.text import NO_OPENING, Opening
+from spec_cli.text import NO_OPENING
 
+# Templates may tell the time: a measurement that is continued tomorrow has the prompts of today.
+_MEASURED = datetime(2026, 1, 1)
 _STDIN = "-"
 _MAX_BYTES = 32 << 20
 
@@ -92,36 +87,6 @@ def _read(file: BinaryIO, name: str) -> bytes:
     return data
 
 
-def encode_prompt(
-    model: LlamaModel,
-    template: str | None,
-    prompt: PromptInput,
-    now: datetime,
-    *,
-    cancelled: Callable[[], bool] = lambda: False,
-) -> list[int]:
-    """Token ids of `prompt`; `template` is the model's own chat template, if it has one.
-
-    Raises UsageError or ModelError when there is no usable template, and Cancelled.
-    """
-    if prompt.raw:
-        return raw_tokens(model, prompt.text, bos_token=model.bos_text)
-    chosen = template_of(model, template, prompt, now)
-    return chat_tokens(model, chosen, _messages(prompt), prompt.given, cancelled=cancelled)
-
-
-@dataclass(frozen=True, slots=True)
-class EncodedPrompt:
-    """A prompt for one model: its ids, and its text as far as the user's beginning of the answer.
-
-    `opening` is how the answer begins.
-    """
-
-    tokens: list[int]
-    text: str
-    opening: Opening
-
-
 def encode(
     model: LlamaModel,
     template: str | None,
@@ -130,28 +95,38 @@ def encode(
     *,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> EncodedPrompt:
-    """`encode_prompt`, and what else there is to know."""
-    tokens = encode_prompt(model, template, prompt, now, cancelled=cancelled)
+    """`prompt` for `model`; `template` is the model's own chat template, if it has one.
+
+    Raises UsageError or ModelError when there is no usable template, and Cancelled.
+    """
     if prompt.raw:
+        tokens = raw_tokens(model, prompt.text, bos_token=model.bos_text)
         return EncodedPrompt(tokens, prompt.text, NO_OPENING)
-    chosen = template_of(model, template, prompt, now)
-    text = render_chat(chosen, _messages(prompt))
-    opening = Opening(prompt.given, find_format(model, chosen.source, text))
-    return EncodedPrompt(tokens, text, opening)
-
-
-def template_of(
-    model: LlamaModel, template: str | None, prompt: PromptInput, now: datetime
-) -> ChatTemplate:
-    """The chat template for `prompt`, with the variables that the user sets."""
-    chosen = choose_template(
+    chosen = template_for(
+        model,
         template,
         prompt.chat_template,
-        bos_token=model.bos_text,
-        eos_token=model.eos_text,
-        now=now,
+        now,
+        variables=prompt.variables,
+        think=prompt.think,
     )
-    return with_variables(chosen, prompt.variables, think=prompt.think)
+    return encode_chat(model, chosen, _messages(prompt), prompt.given, cancelled=cancelled)
+
+
+def encode_measured(
+    session: Session, prompts: Sequence[NamedPrompt], *, cancelled: Callable[[], bool]
+) -> dict[str, list[int]]:
+    """Prompts of a measurement by their ids, in the model's chat template if it has one.
+
+    Raises what `encode` raises.
+    """
+    template = session.target_header.chat_template
+
+    def tokens(text: str) -> list[int]:
+        user = PromptInput(text, system=None, raw=template is None, chat_template=None)
+        return encode(session.model, template, user, _MEASURED, cancelled=cancelled).tokens
+
+    return {prompt.id: tokens(prompt.text) for prompt in prompts}
 
 
 def _messages(prompt: PromptInput) -> list[Message]:

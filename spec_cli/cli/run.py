@@ -12,22 +12,21 @@ from spec_cli.cli.answer import answer
 from spec_cli.cli.batch import Batch, answer_lines
 from spec_cli.cli.display_options import Color
 from spec_cli.cli.estimate import Estimate, print_estimate
+from spec_cli.cli.grouped import grouped
 from spec_cli.cli.inputs import read_material
 from spec_cli.cli.log import show_log
+from spec_cli.cli.option_groups import Drafting, Machine, Sampling, Structure, session_settings
 from spec_cli.cli.pairs import choose_pair, fetch_pair
 from spec_cli.prompt import compose_prompt
 from spec_cli.registry import load_registry
 from spec_cli.render.choose import RenderOptions
-from spec_cli.settings import ALL_LAYERS, DrafterKind, GenerationSettings, SessionSettings
-from spec_cli.spec.acceptance import Accept
-from spec_cli.spec.sampling import SamplingSettings
+from spec_cli.settings import GenerationSettings
 from spec_cli.terminal import ColorMode, detect
 
-_SAMPLING = SamplingSettings()
-_SESSION = SessionSettings()
 
-
+@grouped
 def run(
+    *,
     prompt: opt.Prompt = None,
     file: opt.File = None,
     system: opt.System = None,
@@ -42,27 +41,11 @@ def run(
     model: opt.Model = None,
     draft_model: opt.DraftModel = None,
     offline: opt.Offline = False,
-    drafter: opt.Drafter = _SESSION.drafter,
-    draft_original: opt.DraftOriginal = False,
-    index: opt.Index = _SESSION.index,
-    no_draft: opt.NoDraft = False,
-    draft_tokens: opt.DraftTokens = None,
-    accept: opt.AcceptRule = Accept.COUPLED,
-    exact: opt.ExactMode = _SESSION.exact,
-    temp: opt.Temp = _SAMPLING.temp,
-    top_k: opt.TopK = _SAMPLING.top_k,
-    top_p: opt.TopP = _SAMPLING.top_p,
-    min_p: opt.MinP = _SAMPLING.min_p,
-    repeat_penalty: opt.RepeatPenalty = _SAMPLING.repeat_penalty,
-    repeat_last_n: opt.RepeatLastN = _SAMPLING.repeat_last_n,
-    presence_penalty: opt.PresencePenalty = _SAMPLING.presence_penalty,
-    frequency_penalty: opt.FrequencyPenalty = _SAMPLING.frequency_penalty,
+    drafting: Drafting,
+    sampling: Sampling,
     seed: opt.Seed = None,
-    logit_bias: structure_opt.LogitBias = None,
     ignore_eos: structure_opt.IgnoreEos = False,
-    grammar: structure_opt.Grammar = None,
-    grammar_file: structure_opt.GrammarFile = None,
-    json_schema: structure_opt.JsonSchema = None,
+    structure: Structure,
     max_tokens: opt.MaxTokens = None,
     stop: opt.Stop = None,
     output: text_opt.OutputPath = None,
@@ -77,12 +60,7 @@ def run(
     show_origin: opt.ShowOrigin = False,
     no_tui: opt.NoTui = False,
     color: Color = ColorMode.AUTO,
-    ctx_size: opt.CtxSize = None,
-    threads: opt.Threads = None,
-    gpu_layers: opt.GpuLayers = "auto",
-    device: opt.Device = None,
-    draft_device: opt.DraftDevice = None,
-    batch_size: opt.BatchSize = _SESSION.n_batch,
+    machine: Machine,
     estimate: Estimate = False,
     verbose: opt.Verbose = False,
 ) -> None:
@@ -97,25 +75,13 @@ def run(
     opt.require_one("--json", json, "--jsonl", jsonl)
     opt.require_one("--estimate", estimate, "--jsonl", jsonl)
     opt.require_one("--estimate", estimate, "--output", output is not None)
-    opt.require_one("--no-draft", no_draft, "--drafter", drafter is not _SESSION.drafter)
-    drafter = DrafterKind.NONE if no_draft else drafter
     generation = GenerationSettings(
         seed=secrets.randbits(32) if seed is None else seed,
-        sampling=SamplingSettings(
-            temp=temp,
-            top_k=top_k,
-            top_p=top_p,
-            min_p=min_p,
-            repeat_penalty=repeat_penalty,
-            repeat_last_n=repeat_last_n,
-            presence_penalty=presence_penalty,
-            frequency_penalty=frequency_penalty,
-            logit_bias=structure_opt.logit_bias(logit_bias or ()),
-        ),
-        accept=accept,
+        sampling=sampling.settings(),
+        accept=drafting.accept,
         max_tokens=max_tokens,
         stop=tuple(stop or ()),
-        grammar=structure_opt.grammar_of(grammar, grammar_file, json_schema),
+        grammar=structure.gbnf(),
         ignore_eos=ignore_eos,
         n_logprobs=structure_opt.require_json(logprobs, json=json or jsonl),
     )
@@ -154,22 +120,8 @@ def run(
         template_var=template_var,
         think=think,
     )
-    pair = choose_pair(load_registry(), model, draft_model, drafter)
-    settings = SessionSettings(
-        drafter=drafter,
-        draft_tokens=pair.draft_tokens
-        if draft_tokens is None
-        else opt.count("--draft-tokens", draft_tokens, auto=None),
-        n_ctx=ctx_size,
-        n_batch=batch_size,
-        n_threads=threads,
-        n_gpu_layers=opt.count("--gpu-layers", gpu_layers, auto=None, all_=ALL_LAYERS),
-        device=device,
-        draft_device=draft_device,
-        exact=exact,
-        draft_copy=not draft_original,
-        index=index,
-    )
+    pair = choose_pair(load_registry(), model, draft_model, drafting.kind)
+    settings = session_settings(drafting, machine, drafting.length(pair.draft_tokens))
     if estimate:
         files = fetch_pair(pair, terminal, offline=offline, quiet=quiet)
         draft = files.draft.path if files.draft else None
@@ -180,7 +132,13 @@ def run(
         answer_lines(Batch(files, prompt_input, settings, generation, batch), terminal)
         return
     render = RenderOptions(
-        quiet, json, jsonl, show_origin, no_tui, hide_reasoning=hide_reasoning, echo=echo
+        quiet,
+        json,
+        jsonl,
+        show_origin,
+        no_tui,
+        hide_reasoning=hide_reasoning or quiet,
+        echo=echo,
     )
     with text_opt.records(terminal, output, trace, prompt_cache) as records:
         files = fetch_pair(pair, terminal, offline=offline, quiet=quiet)

@@ -1,4 +1,4 @@
-"""The options of `spec-cli run` that constrain an answer or look into it, and how they are read."""
+"""The options that constrain an answer or look into it, and how they are read."""
 
 from __future__ import annotations
 

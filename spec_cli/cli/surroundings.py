@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
-
-from platformdirs import user_cache_path, user_state_path
 
 from spec_cli.cli.signals import Interrupts
 from spec_cli.events import Notice
 from spec_cli.loader import Environment
+from spec_cli.places import copies_dir, state_dir
 from spec_cli.render.status import Status
 from spec_cli.state import StateStore
 
@@ -35,9 +33,4 @@ def surroundings(
 
 def state_store() -> StateStore:
     """Where measurements are kept."""
-    return StateStore(user_state_path("spec-cli", appauthor=False))
-
-
-def copies_dir() -> Path:
-    """Where copies of draft models are kept."""
-    return user_cache_path("spec-cli", appauthor=False) / "drafts"
+    return StateStore(state_dir())

@@ -1,4 +1,4 @@
-"""The options of `spec-cli run` about what goes before its text, and where the text goes."""
+"""The options about what goes before generated text, and where the text goes."""
 
 from __future__ import annotations
 
@@ -105,6 +105,12 @@ PromptCache = Annotated[
 ]
 
 
+def system_prompt(system: str | None, file: Path | None) -> str | None:
+    """The system prompt, given or in a file, if there is one. Raises UsageError."""
+    require_one("--system", system is not None, "--system-file", file is not None)
+    return system if file is None else _read(file)
+
+
 def prompt_input(
     text: str,
     *,
@@ -117,10 +123,9 @@ def prompt_input(
     think: bool | None,
 ) -> PromptInput:
     """The prompt that the options ask for. Raises UsageError."""
-    require_one("--system", system is not None, "--system-file", system_file is not None)
     return PromptInput(
         text,
-        system=system if system_file is None else _read(system_file),
+        system=system_prompt(system, system_file),
         raw=raw,
         chat_template=None if chat_template is None else read_template(chat_template),
         given=prefill or "",

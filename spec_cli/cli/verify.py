@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from spec_cli.cli import options as opt
 from spec_cli.cli import verify_options as vopt
 from spec_cli.cli.display_options import Color
 from spec_cli.cli.info import describe
-from spec_cli.cli.inputs import PromptInput, encode_prompt
+from spec_cli.cli.inputs import encode_measured
 from spec_cli.cli.pairs import LocalPair, choose_pair, fetch_pair
 from spec_cli.cli.signals import Interrupts
 from spec_cli.cli.surroundings import surroundings
@@ -36,8 +35,6 @@ from spec_cli.verify.matrix import ArmDrafter, Matrix
 from spec_cli.verify.run import verify_pair
 
 _SESSION = SessionSettings()
-# Templates may tell the time: a matrix that is continued tomorrow has the prompts of today.
-_NOW = datetime(2026, 1, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +138,7 @@ def _verify(
         started = time.perf_counter()
         try:
             with status, Session(files.target.path, draft, settings, environment) as session:
-                tokens = {prompt.id: _encode(session, prompt) for prompt in matrix.prompts}
+                tokens = encode_measured(session, matrix.prompts, cancelled=interrupts)
                 n_longest = max(map(len, tokens.values()))
                 session.prepare(n_longest, matrix.max_tokens)
                 matrix = _drafted(matrix, session)
@@ -179,13 +176,6 @@ def _kind(drafters: Sequence[ArmDrafter]) -> DrafterKind:
     """The drafter to load; the others need no loading."""
     needs_model = any(drafter.kind.needs_model for drafter in drafters)
     return DrafterKind.MODEL if needs_model else DrafterKind.NGRAM
-
-
-def _encode(session: Session, prompt: NamedPrompt) -> list[int]:
-    """The prompt in the model's chat template, as it is where the model has none."""
-    template = session.target_header.chat_template
-    user = PromptInput(prompt.text, system=None, raw=template is None, chat_template=None)
-    return encode_prompt(session.model, template, user, _NOW)
 
 
 def _drafted(matrix: Matrix, session: Session) -> Matrix:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import ctypes
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -98,6 +98,25 @@ class GrammarState:
         state = GrammarState(engine, sampler, pending=pending or b"")
         engine.step(engine.api.llama_sampler_accept, sampler, token)
         return state
+
+    def read(self, text: str) -> tuple[GrammarState, int]:
+        """The state after the longest beginning of `text` that is allowed, and its length."""
+        state = self
+        for n, character in enumerate(text):
+            following = state._after_all(self._engine.tree.spelled(character))
+            if following is None:
+                return state, n
+            state = following
+        return state, len(text)
+
+    def _after_all(self, tokens: Sequence[int]) -> GrammarState | None:
+        """The state after some tokens; None where there are none, or one is not allowed."""
+        state = self
+        for token in tokens:
+            if not state.allows(np.array([token]))[0]:
+                return None
+            state = state.after(token)
+        return state if tokens else None
 
     @cached_property
     def _every(self) -> Ids:

@@ -125,7 +125,8 @@ class LlamaModel:
     def tokenize(self, text: str, *, special: bool, bos: bool) -> list[int]:
         """The ids of `text`. `special`: control tokens written in it become those tokens.
         `bos`: with the beginning-of-sequence token, if the vocabulary wants one.
-        Raises Cancelled; llama.cpp goes on then, and until it has ended `close` frees nothing.
+        Raises ResourceError, and Cancelled; llama.cpp goes on then, and until it has ended `close`
+        frees nothing.
         """
         # Not by llama_tokenize's add_special: it may also append an end-of-sequence token.
         wants_bos = bos and self._api.llama_vocab_get_add_bos(self.vocab)
@@ -135,7 +136,13 @@ class LlamaModel:
         if len(raw) <= _SHORT_BYTES:
             return first + self._tokenize(raw, special)
         stack_bytes = (len(raw) // _PIECE_BYTES + 1) * _PIECE_STACK_BYTES
-        self._reading = LongCall(lambda: self._tokenize(raw, special), stack_bytes=stack_bytes)
+        try:
+            self._reading = LongCall(lambda: self._tokenize(raw, special), stack_bytes=stack_bytes)
+        except RuntimeError:  # no room for the stack
+            raise ResourceError(
+                f"there is no memory to tokenise a text of {len(raw) >> 20} MiB",
+                hint="shorten it: few contexts hold a hundredth of that",
+            ) from None
         return first + self._reading.result(self._cancelled)
 
     def _tokenize(self, raw: bytes, special: bool) -> list[int]:

@@ -34,7 +34,7 @@ class PieceTree:
     @cached_property
     def is_text(self) -> Flags:
         """Which tokens are whole characters, shape [n_vocab]; the end tokens are not."""
-        return np.array([_is_text(piece) for piece in self._pieces])
+        return np.array([_is_text(piece) for piece in self.pieces])
 
     @property
     def roots(self) -> Ids:
@@ -49,18 +49,32 @@ class PieceTree:
         return children[skipped + np.arange(n.sum())]
 
     @cached_property
-    def _pieces(self) -> list[bytes]:
-        """No text for the end tokens, whatever they are written as."""
+    def pieces(self) -> list[bytes]:
+        """The bytes of each token; none for the end tokens, whatever they are written as."""
         ends = set(self._model.ends)
         return [
             b"" if token in ends else self._model.piece(token)
             for token in range(self._model.n_vocab)
         ]
 
+    def spelled(self, character: str) -> list[int]:
+        """Tokens that make up `character`: one where there is one, else a token for each byte.
+
+        Empty where the vocabulary lacks a byte.
+        """
+        text = character.encode()
+        parts = [text] if text in self._by_piece else [bytes([byte]) for byte in text]
+        tokens = [self._by_piece.get(part) for part in parts]
+        return [] if None in tokens else [token for token in tokens if token is not None]
+
+    @cached_property
+    def _by_piece(self) -> dict[bytes, int]:
+        return {piece: token for token, piece in enumerate(self.pieces) if piece}
+
     @cached_property
     def _children(self) -> tuple[Ids, Ids, Ids]:
         """The roots, where each token's children begin [n_vocab + 1], and all the children."""
-        pieces = self._pieces
+        pieces = self.pieces
         parents = np.full(len(pieces), -1)
         above: list[int] = []
         for token in sorted(range(len(pieces)), key=pieces.__getitem__):

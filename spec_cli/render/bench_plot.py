@@ -10,6 +10,7 @@ from pathlib import Path
 from spec_cli.bench.matrix import Arm
 from spec_cli.bench.report import Report
 from spec_cli.errors import UsageError
+from spec_cli.files import write_whole
 from spec_cli.render.bench_svg import Drawing, Point
 from spec_cli.render.text import one_line
 from spec_cli.spec.costs import PassTimes
@@ -78,9 +79,9 @@ def check_plot(path: Path) -> None:
 
 
 def write_plot(path: Path, report: Report, times: PassTimes | None) -> None:
-    """Write the picture. Raises UsageError when that fails."""
+    """Write the picture, whole or not at all. Raises UsageError when that fails."""
     try:
-        path.write_text(plot(report, times), encoding="utf-8")
+        write_whole(path, plot(report, times))
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}") from None
 

@@ -28,7 +28,10 @@ from spec_cli.terminal import Terminal
 
 @dataclass(frozen=True, slots=True)
 class RenderOptions:
-    """What the user asked for. `json` wins over `jsonl`; `brief`: a line in place of a summary."""
+    """What the user asked for. `json` wins over `jsonl`; `brief`: a line in place of a summary.
+
+    `quiet` says nothing of reasoning: that is hidden by `hide_reasoning`.
+    """
 
     quiet: bool = False
     json: bool = False
@@ -99,7 +102,7 @@ def _summary(
 
 def _reasoning(terminal: Terminal, options: RenderOptions) -> ReasoningText | None:
     """Where reasoning is shown, if it is: in JSON it stands beside the text."""
-    if options.quiet or options.hide_reasoning or options.json or options.jsonl:
+    if options.hide_reasoning or options.json or options.jsonl:
         return None
     return ReasoningText(terminal.stderr, Style(dim=True) if terminal.stderr_color else Style())
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from spec_cli.cli.chat_commands import COMMANDS
-from spec_cli.session import Session
+from spec_cli.target_side import TargetSide
 from tests.cli.conftest import Call, SpecCli, finished
 from tests.cli.tiny_models import Models
 
@@ -146,12 +146,12 @@ def test_old_turns_are_dropped_only_where_that_was_asked_for(
 def test_a_context_that_nobody_gave_a_size_grows_with_the_conversation(
     call: Call, models: Models, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, n in (("session.MIN_AUTO_CTX", 64), ("session.AUTO_CTX_ANSWER", 16)):
-        monkeypatch.setattr(f"spec_cli.{name}", n)
+    for name, n in (("MIN_AUTO_CTX", 64), ("AUTO_CTX_ANSWER", 16)):
+        monkeypatch.setattr(f"spec_cli.target_side.{name}", n)
     sizes: list[int] = []
-    make = Session._target_context
+    make = TargetSide.make_context
     monkeypatch.setattr(
-        Session, "_target_context", lambda self, n_ctx: sizes.append(n_ctx) or make(self, n_ctx)
+        TargetSide, "make_context", lambda self, n_ctx: sizes.append(n_ctx) or make(self, n_ctx)
     )
     turns = lines(*(f"hello there {i}" for i in range(9)))
     run = call("chat", "--temp", "0", "-n", "12", "-m", models.target, stdin=turns)

@@ -93,7 +93,7 @@ def test_a_stop_string_is_looked_for_in_the_answer_only(call: Call, thinker: Thi
 def test_an_answer_that_does_not_begin_is_told_in_a_notice(call: Call, thinker: Thinker) -> None:
     run = call(*thinker.args, "-n", "4")
     assert run.exit_code == 0
-    assert run.stdout == b"\n"
+    assert run.stdout == b""
     assert "warning: the model did not end its reasoning: there is no answer\n" in run.stderr
 
 

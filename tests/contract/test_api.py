@@ -30,6 +30,7 @@ DOCS = (Path(spec_cli.__file__).parent.parent / "docs" / "python.md").read_text(
 EXAMPLES = re.findall(r"```python\n(.*?)```", DOCS, re.DOTALL)
 PLAIN = {"n_threads": 1, "exact": "off"}  # nothing measured decides a test
 PROMPT = "hello there, hello"
+NUMBERS = schema_to_gbnf('{"type": "array", "items": {"type": "integer"}, "maxItems": 3}')
 
 
 @pytest.fixture(autouse=True)
@@ -198,8 +199,8 @@ def test_ctrl_c_stops_a_generation_and_the_session_goes_on(session: TextSession)
         def __getattr__(self, name: str) -> object:
             return getattr(events, name)
 
-        def generate(self, *args: object) -> Iterator[object]:
-            for n, event in enumerate(events.generate(*args)):  # type: ignore[arg-type]
+        def generate(self, *args: object, **named: object) -> Iterator[object]:
+            for n, event in enumerate(events.generate(*args, **named)):  # type: ignore[arg-type]
                 if n == 3:
                     os.kill(os.getpid(), signal.SIGINT)
                 yield event
@@ -223,8 +224,7 @@ def test_a_session_works_in_another_thread(session: TextSession) -> None:
 
 
 def test_grammars_biases_and_log_probabilities_are_options(session: TextSession) -> None:
-    grammar = schema_to_gbnf('{"type": "array", "items": {"type": "integer"}, "maxItems": 3}')
-    answer = session.complete(PROMPT, grammar=grammar, seed=4, n_logprobs=2)
+    answer = session.complete(PROMPT, grammar=NUMBERS, seed=4, n_logprobs=2)
     assert all(isinstance(n, int) for n in json.loads(answer.text))
     assert [score.chosen.token for score in answer.logprobs] == list(answer.tokens)
     biased = session.complete(PROMPT, logit_bias={65: 100.0}, max_tokens=3, ignore_eos=True)
@@ -235,6 +235,66 @@ def test_the_options_are_the_fields_of_the_settings() -> None:
     assert set(SessionOptions.__annotations__) == {f.name for f in fields(SessionSettings)}
     generation = {f.name for f in (*fields(GenerationSettings), *fields(SamplingSettings))}
     assert set(GenerationOptions.__annotations__) == generation - {"sampling"}
+
+
+THINKING = (
+    "{% for message in messages %}{{ message.role + ': ' + message.content + '\n' }}{% endfor %}"
+    "{% if enable_thinking | default(true) %}<think>\n{% else %}answer{% endif %}{{ mood }}"
+)
+
+
+@pytest.fixture
+def thinker(tmp_path: Path) -> Iterator[TextSession]:
+    """Thinks until it would say `e`, which a bias lets it do soon."""
+    vocab = bpe_vocab(renamed={ord("e"): "</think>"})
+    path = write_tiny_model(tmp_path / "thinker.gguf", vocab=vocab, chat_template=THINKING)
+    with open_session(path, **PLAIN) as session:
+        yield session
+
+
+SOON = {"seed": 3, "temp": 1.5, "max_tokens": 40, "logit_bias": {ord("e"): 4.0}}
+HELLO = [Message("user", "hello")]
+
+
+def test_reasoning_is_apart_from_the_answer_and_from_the_pieces(thinker: TextSession) -> None:
+    stream = thinker.stream(HELLO, **SOON)
+    first = next(stream)
+    reasoning = stream.reasoning
+    pieces = [first, *stream]
+    assert reasoning and pieces
+    assert (stream.answer.text, stream.answer.reasoning) == ("".join(pieces), reasoning)
+    answer = thinker.chat(HELLO, **SOON)
+    assert (answer.text, answer.reasoning) == (stream.answer.text, reasoning)
+    prompt = "user: hello\n<think>\n"
+    assert thinker.complete(prompt, **SOON).tokens == answer.tokens
+    assert thinker.complete(prompt, **SOON).reasoning == ""
+
+
+def test_the_template_can_be_told_whether_to_think_and_more(thinker: TextSession) -> None:
+    plain = thinker.chat(HELLO, think=False, **SOON)
+    assert plain.reasoning == "" and plain.tokens != thinker.chat(HELLO, **SOON).tokens
+    switched = thinker.chat(HELLO, template_vars={"enable_thinking": False}, **SOON)
+    assert switched.tokens == plain.tokens
+    moody = thinker.chat(HELLO, template_vars={"mood": "sad"}, **SOON)
+    assert moody.stats.n_prompt > thinker.chat(HELLO, **SOON).stats.n_prompt
+    for name in ("weather", "messages"):
+        with pytest.raises(UsageError, match=name):
+            thinker.chat(HELLO, template_vars={name: 1})
+
+
+def test_a_prefill_begins_the_answer_and_counts_for_its_grammar(session: TextSession) -> None:
+    answer = session.chat(HELLO, prefill="[1", grammar=NUMBERS, seed=4)
+    assert answer.text.startswith("[1") and all(isinstance(n, int) for n in json.loads(answer.text))
+    with pytest.raises(UsageError, match=re.escape("'x' cannot come after '[1'")):
+        session.chat(HELLO, prefill="[1x", grammar=NUMBERS)
+
+
+@pytest.mark.parametrize("option", [{"think": True}, {"prefill": "x"}, {"template_vars": {}}])
+def test_a_text_takes_no_options_of_the_template(
+    session: TextSession, option: dict[str, object]
+) -> None:
+    with pytest.raises(UsageError, match="is for messages"):
+        session.complete(PROMPT, **option)  # type: ignore[arg-type]
 
 
 def register(home: Path, target: Path, draft: Path, name: str, extra: str = "") -> None:

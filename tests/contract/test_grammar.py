@@ -147,6 +147,21 @@ def test_texts_are_utf_8_without_control_tokens_and_end_where_they_may(
             state = state.after(token)
 
 
+@pytest.mark.parametrize(
+    ("text", "n_read"), [("there", 3), ("the end", 7), ("tx", 1), ("", 0), ("é", 0), ("hello!", 5)]
+)
+def test_a_text_is_read_as_far_as_it_is_allowed(
+    text: str, n_read: int, model: LlamaModel, start: Callable[[str], GrammarState]
+) -> None:
+    state, n = start(GRAMMARS["choice"]).read(text)
+    assert n == n_read
+    expected = walk(start(GRAMMARS["choice"]), model, text[:n].encode())
+    assert expected is not None
+    assert state.allowed().tolist() == expected.allowed().tolist()
+    whole, n = start('root ::= "né" [a-z]').read("né")
+    assert n == 2 and whole.allows(np.array(spelled(model, b"x"))).all()
+
+
 def test_a_state_is_a_value(model: LlamaModel, start: Callable[[str], GrammarState]) -> None:
     state = start(GRAMMARS["choice"])
     h, t = (spelled(model, c)[0] for c in (b"h", b"t"))

@@ -98,9 +98,9 @@ def test_a_context_that_turns_out_too_large_is_refused_before_it_is_made(
 ) -> None:
     environment = replace(desk.environment, host=lambda: HostMemory(160 << 20, 1 << 30))
     with Session(tiny_target, None, SessionSettings(n_threads=1), environment) as session:
-        session.settings = SessionSettings(n_ctx=500_000, n_threads=1)
+        session._target._settings = SessionSettings(n_ctx=500_000, n_threads=1)
         with pytest.raises(ResourceError, match="can be used"):
             session.prepare(4, 4)
-        session.settings = SessionSettings(n_threads=1)
+        session._target._settings = SessionSettings(n_threads=1)
         session.prepare(4, 4)
         assert session.n_ctx == 512

@@ -20,6 +20,7 @@ from spec_cli.spec.exactness import Exact
 from spec_cli.spec.meter import PassMeter
 from spec_cli.spec.sampling import SamplingSettings
 from spec_cli.state import StateStore
+from spec_cli.text import NO_OPENING, Opening
 from tests.tiny_gguf import bpe_vocab, write_tiny_model
 
 GREEDY = GenerationSettings(seed=1, sampling=SamplingSettings(temp=0), max_tokens=40)
@@ -54,10 +55,12 @@ def desk(tmp_path: Path) -> Desk:
     return Desk(tmp_path)
 
 
-def run(session: Session, generation: GenerationSettings) -> list[Event]:
+def run(
+    session: Session, generation: GenerationSettings, opening: Opening = NO_OPENING
+) -> list[Event]:
     tokens = session.model.tokenize(PROMPT, special=False, bos=False)
     session.prepare(len(tokens), generation.max_tokens)
-    return list(session.generate(tokens, generation))
+    return list(session.generate(tokens, generation, opening=opening))
 
 
 def tokens_of(events: Sequence[Event]) -> tuple[int, ...]:

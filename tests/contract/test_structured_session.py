@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from spec_cli.events import (
     Finished,
     FinishReason,
     Notice,
+    ReasoningDelta,
     ScoredToken,
     TextDelta,
     TokensScored,
@@ -24,14 +26,17 @@ from spec_cli.grammar.json_schema import schema_to_gbnf
 from spec_cli.llama.model import LlamaModel, LoadSettings
 from spec_cli.llama.probe import Prober
 from spec_cli.loader import Loader
-from spec_cli.session import Session
+from spec_cli.reasoning import find_format
+from spec_cli.session import NO_ANSWER, Session
 from spec_cli.settings import DrafterKind, GenerationSettings
 from spec_cli.spec.acceptance import Accept
 from spec_cli.spec.costs import TARGET_WIDTHS
 from spec_cli.spec.exactness import DEFAULT_KERNELS, Exact
 from spec_cli.spec.sampling import SamplingSettings
+from spec_cli.text import Opening
 from tests.contract.test_exact_session import plan
 from tests.contract.test_session import Desk, desk, run, settings, tokens_of  # noqa: F401
+from tests.tiny_gguf import bpe_vocab, write_tiny_model
 
 SCHEMA = {
     "type": "object",
@@ -141,6 +146,107 @@ def test_a_complete_answer_says_nothing(desk: Desk, tiny_target: Path) -> None: 
     assert text_of(events) == "hello"
     assert end_of(events).reason is FinishReason.LENGTH
     assert not [event for event in events if isinstance(event, Notice)]
+
+
+@pytest.fixture(scope="module")
+def thinkers(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A pair that has one token for the end of its reasoning, and says it often enough."""
+    directory = tmp_path_factory.mktemp("thinkers")
+    vocab = bpe_vocab(renamed={ord("e"): "</think>", ord("q"): "<think>"})
+    target = write_tiny_model(directory / "target.gguf", vocab=vocab)
+    return target, write_tiny_model(directory / "draft.gguf", n_layer=1, noise=0.1, vocab=vocab)
+
+
+def opening_of(session: Session, *, has_begun: bool, given: str = "") -> Opening:
+    reasoning = find_format(session.model, "</think>", "<think>\n" if has_begun else "")
+    assert reasoning is not None
+    return Opening(given, reasoning)
+
+
+@pytest.mark.parametrize("temp", [0.0, 1.5])
+@pytest.mark.parametrize("drafter", DRAFTERS)
+@pytest.mark.parametrize("has_begun", [True, False])
+def test_reasoning_is_free_and_the_answer_after_it_is_that_of_plain_decoding_and_valid(
+    desk: Desk,  # noqa: F811
+    thinkers: tuple[Path, Path],
+    has_begun: bool,
+    drafter: DrafterKind,
+    temp: float,
+) -> None:
+    # This model repeats itself, unless it may not, and hardly ever begins to reason.
+    bias = ((ord("e"), 2.0), (ord("q"), 0.0 if has_begun else 30.0))
+    sampling = SamplingSettings(temp=temp, logit_bias=bias, presence_penalty=50.0)
+    generation = replace(GREEDY, sampling=sampling, grammar='root ::= "[" [0-9]{2,9} "]"')
+    found = []
+    for kind in (DrafterKind.NONE, drafter):
+        asked = settings(drafter=kind, draft_tokens=4 if kind is drafter else None)
+        with Session(*thinkers, asked, desk.environment) as session:
+            opening = opening_of(session, has_begun=has_begun)
+            found.append(run(session, generation, opening=opening))
+    plain, events = found
+    assert tokens_of(events) == tokens_of(plain)
+    assert end_of(events).reason is FinishReason.STOP
+    assert re.fullmatch(r"\[\d{2,9}\]", text_of(events))
+    reasoning = "".join(event.text for event in events if isinstance(event, ReasoningDelta))
+    assert reasoning and not re.search(r"\[\d", reasoning)
+
+
+def test_reasoning_that_is_cut_is_told_once(
+    desk: Desk,  # noqa: F811
+    thinkers: tuple[Path, Path],
+) -> None:
+    sampling = SamplingSettings(logit_bias=((ord("e"), -np.inf),))
+    with Session(*thinkers, settings(), desk.environment) as session:
+        generation = replace(GREEDY, sampling=sampling, max_tokens=9, ignore_eos=False)
+        events = run(session, generation, opening=opening_of(session, has_begun=True))
+    assert [event for event in events if isinstance(event, Notice)] == [NO_ANSWER]
+
+
+@pytest.mark.parametrize("drafter", DRAFTERS)
+def test_a_prefill_counts_as_the_beginning_of_what_the_grammar_allows(
+    desk: Desk,  # noqa: F811
+    tiny_target: Path,
+    tiny_draft: Path,
+    drafter: DrafterKind,
+) -> None:
+    opening = Opening('{"name": "Ada é", "ki')
+    found = []
+    for kind in (DrafterKind.NONE, drafter):
+        asked = settings(drafter=kind, draft_tokens=4 if kind is drafter else None)
+        with Session(tiny_target, tiny_draft, asked, desk.environment) as session:
+            found.append(run(session, SAMPLED, opening=opening))
+    plain, events = found
+    assert tokens_of(events) == tokens_of(plain)
+    assert text_of(events).startswith(opening.given) and satisfies(text_of(events))
+
+
+def test_a_prefill_may_begin_with_the_reasoning(
+    desk: Desk,  # noqa: F811
+    thinkers: tuple[Path, Path],
+) -> None:
+    generation = replace(SAMPLED, grammar='root ::= "ok" [0-9]')
+    with Session(*thinkers, settings(), desk.environment) as session:
+        for given, has_begun in (("<think>x</think> o", False), ("x</think>ok", True)):
+            opening = opening_of(session, has_begun=has_begun, given=given)
+            events = run(session, generation, opening=opening)
+            assert re.fullmatch("ok[0-9]", text_of(events))
+
+
+@pytest.mark.parametrize(
+    ("given", "where"),
+    [("{x", "'x' cannot come after '{'"), ("Sure: {", "'S' cannot be first")],
+)
+def test_a_prefill_that_breaks_the_grammar_is_refused_with_the_place(
+    desk: Desk,  # noqa: F811
+    tiny_target: Path,
+    given: str,
+    where: str,
+) -> None:
+    with (
+        Session(tiny_target, None, settings(), desk.environment) as session,
+        pytest.raises(UsageError, match=re.escape(where)),
+    ):
+        run(session, GREEDY, opening=Opening(given))
 
 
 def test_another_grammar_in_the_same_session(desk: Desk, tiny_target: Path) -> None:  # noqa: F811

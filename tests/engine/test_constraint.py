@@ -26,7 +26,9 @@ from spec_cli.text import Output
 from tests.engine.fakes import EOG, ScriptedDrafter, TableLM, ticking_clock
 from tests.engine.generation import GREEDY, SAMPLED, Run, check_invariants
 from tests.toy_constraint import Tokens, Toy, path
+from tests.toy_thinker import PIECES, follows, is_whole, text_of, thinker
 from tests.unit.test_distribution import Uniform, outcomes
+from tests.unit.test_reasoning import expected
 
 PROMPT = (1, 2, 3, 1, 2, 3, 1)
 PENALISED = SamplingSettings(temp=0.9, repeat_penalty=1.4, presence_penalty=0.3, repeat_last_n=5)
@@ -139,6 +141,32 @@ def test_every_rule_ends_where_the_constraint_is_complete_and_nowhere_else(
         if run.finished.reason is FinishReason.STOP:
             assert last == EOG and len(body) % 3 == 0
     assert FinishReason.STOP in reasons
+
+
+@pytest.mark.parametrize("accept", list(Accept))
+@pytest.mark.parametrize("has_begun", [True, False])
+@pytest.mark.parametrize("drafter", DRAFTERS)
+def test_reasoning_is_free_and_the_answer_is_not_whoever_drafts(
+    drafter: str, has_begun: bool, accept: Accept
+) -> None:
+    n_vocab = len(PIECES)
+    reasoned = answered = 0
+    for seed in range(10):
+        runs = []
+        for name in (None, drafter):
+            text = ConstrainedText(thinker(has_begun=has_begun), len(PROMPT))
+            rule = make_rule(accept, SAMPLED, 7, text=text)
+            made = DRAFTERS[name](Parts(rule, text, n_vocab)) if name else NoDrafter()
+            runs.append(generate(rule, text, made, seed=seed, n_vocab=n_vocab))
+        plain, run = runs
+        if accept is Accept.COUPLED:
+            assert run.tokens == plain.tokens
+        ended = run.finished.reason is FinishReason.STOP
+        said = run.tokens[:-1] if ended else run.tokens
+        reasoning, answer = expected(text_of(said), has_begun=has_begun)
+        assert is_whole(answer) if ended else follows(answer) or answer in ("<", "<t")
+        reasoned, answered = reasoned + bool(reasoning), answered + bool(answer)
+    assert reasoned and answered
 
 
 def two_words(tokens: Tokens, x: int) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from spec_cli.cli.inputs import PromptInput, encode_prompt
+from spec_cli.cli.inputs import PromptInput, encode
 from spec_cli.events import Finished, FinishReason, TextDelta
 from spec_cli.loader import Environment
 from spec_cli.session import Session
@@ -40,7 +40,7 @@ def answer(session: Session, prompt: str, generation: GenerationSettings) -> Fin
     """Answer `prompt` in the model's chat template."""
     template = session.target_header.chat_template
     user = PromptInput(prompt, system=None, raw=False, chat_template=None)
-    tokens = encode_prompt(session.model, template, user, datetime(2026, 1, 1))
+    tokens = encode(session.model, template, user, datetime(2026, 1, 1)).tokens
     session.prepare(len(tokens), generation.max_tokens)
     *events, finished = session.generate(tokens, generation)
     assert isinstance(finished, Finished)
@@ -127,9 +127,8 @@ def test_the_official_files_run_as_a_pair_and_stop_by_themselves(
 
 def test_the_chat_template_gives_the_ids_that_the_model_was_trained_on(plain: Session) -> None:
     user = PromptInput("Hi <|im_end|>", system="Be brief.", raw=False, chat_template=None)
-    tokens = encode_prompt(
-        plain.model, plain.target_header.chat_template, user, datetime(2026, 1, 1)
-    )
+    template = plain.target_header.chat_template
+    tokens = encode(plain.model, template, user, datetime(2026, 1, 1)).tokens
     im_start, im_end = 151644, 151645
     # Three turns open and two close; what the user typed closes none.
     assert tokens.count(im_start) == 3

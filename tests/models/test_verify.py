@@ -7,7 +7,7 @@ from datetime import datetime
 
 import pytest
 
-from spec_cli.cli.inputs import PromptInput, encode_prompt
+from spec_cli.cli.inputs import PromptInput, encode
 from spec_cli.loader import Environment
 from spec_cli.prompts import NamedPrompt, built_in_prompts
 from spec_cli.session import Session
@@ -35,7 +35,7 @@ def matrix(
 def encoded(session: Session, prompt: NamedPrompt) -> list[int]:
     user = PromptInput(prompt.text, system=None, raw=False, chat_template=None)
     template = session.target_header.chat_template
-    return encode_prompt(session.model, template, user, datetime(2026, 1, 1))
+    return encode(session.model, template, user, datetime(2026, 1, 1)).tokens
 
 
 def test_the_default_pair_is_bit_exact_and_keeps_every_token(

@@ -255,6 +255,22 @@ def test_only_svg_is_drawn(tmp_path: Path) -> None:
         write_plot(tmp_path / "y.svg", REPORT, TIMES)
 
 
+def test_a_picture_that_cannot_be_written_whole_leaves_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "x.svg"
+    path.write_text("old")
+
+    def full(self: Path, text: str, encoding: str) -> int:
+        self.open("w").write(text[:9])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(UsageError, match="No space left"):
+        write_plot(path, REPORT, TIMES)
+    assert path.read_text() == "old"
+
+
 @pytest.mark.parametrize(
     ("left_s", "text"), [(3.2, "3 s left"), (600.0, "10 min left"), (9000.0, "2.5 h left")]
 )

@@ -30,6 +30,9 @@ DEFAULT = ChatSettings()
         ("draft-tokens", "0", lambda s: s.draft_tokens == 0),
         ("stats", "off", lambda s: s.stats is False),
         ("drop-oldest", "on", lambda s: s.drop_oldest is True),
+        ("reasoning", "off", lambda s: s.reasoning is False),
+        ("think", "on", lambda s: s.think is True),
+        ("think", "off", lambda s: s.think is False),
     ],
 )
 def test_a_setting_is_changed_by_its_name_and_shown_by_it(name: str, word: str, value: Any) -> None:

@@ -62,6 +62,11 @@ def test_no_file_to_read_or_write_is_a_setting(scope: Scope) -> None:
     assert all(s.refusal(scope) for _, s in ALL if s.key in files)
 
 
+@pytest.mark.parametrize("scope", list(Scope))
+def test_what_would_make_an_error_of_a_plain_run_is_no_setting(scope: Scope) -> None:
+    assert RUN["logprobs"].refusal(scope) == "it has no place in plain text"
+
+
 def test_an_option_whose_help_speaks_of_a_file_is_not_for_projects() -> None:
     """A path that is declared in another way than those before must not slip through."""
     for _, setting in ALL:

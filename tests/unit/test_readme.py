@@ -48,6 +48,12 @@ def test_every_flag_in_the_readmes_table_exists(flags: set[str]) -> None:
     assert named and named <= flags
 
 
+def test_the_readmes_table_of_commands_has_them_all() -> None:
+    table = README.partition("## Commands")[2].partition("\n\n")[2].partition("\n\n")[0]
+    named = set(re.findall(r"`spec-cli ([a-z]+)`", table))
+    assert named == {name for name in COMMANDS if " " not in name}
+
+
 def test_the_readmes_exit_codes_are_those_of_the_program() -> None:
     table = README.partition("## Exit codes")[2].partition("\n## ")[0]
     documented = {int(code) for code in re.findall(r"^\| (\d+) \|", table, flags=re.MULTILINE)}
@@ -61,6 +67,6 @@ def test_the_pairs_that_the_readme_names_are_in_the_registry() -> None:
     assert f"`{load_registry([ROOT / 'models.toml']).default.name}`" in README
 
 
-@pytest.mark.parametrize("path", re.findall(r"\]\(((?:docs|benchmarks|tests)/[^)#]+)", README))
+@pytest.mark.parametrize("path", re.findall(r"\]\((?!https?:)([^)#]+)", README))
 def test_the_files_that_the_readme_links_to_exist(path: str) -> None:
     assert (ROOT / path).exists()

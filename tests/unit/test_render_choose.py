@@ -153,7 +153,6 @@ def test_reasoning_is_on_stderr_and_never_on_stdout(
 @pytest.mark.parametrize(
     "options",
     [
-        RenderOptions(quiet=True),
         RenderOptions(hide_reasoning=True),
         RenderOptions(json=True),
         RenderOptions(jsonl=True),

@@ -10,11 +10,12 @@ from spec_cli.cli.models.facts import prediction_json
 from spec_cli.cli.models.listing import AsJson
 from spec_cli.cli.models.names import Draft, Target
 from spec_cli.cli.models.tables import aligned, cell, print_json, print_lines
-from spec_cli.cli.surroundings import copies_dir, state_store
+from spec_cli.cli.surroundings import state_store
 from spec_cli.compatibility import Compatibility, compare
 from spec_cli.errors import ModelError
 from spec_cli.headers import find_header
 from spec_cli.measured import Measurements
+from spec_cli.places import copies_dir
 from spec_cli.prediction import Prediction, basis_of, predict
 from spec_cli.registry import load_registry
 from spec_cli.render.style import percent

@@ -8,12 +8,12 @@ from rich.filesize import decimal
 
 from spec_cli import download
 from spec_cli.cli.models.tables import cell
-from spec_cli.cli.surroundings import copies_dir
 from spec_cli.draft_copy import copies_of
 from spec_cli.gguf import Header
 from spec_cli.measured import MeasuredTarget, Measurements
 from spec_cli.modelref import ModelRef, RepoFile
 from spec_cli.pairing import parameters
+from spec_cli.places import copies_dir
 from spec_cli.prediction import Prediction
 
 Fact = tuple[str, str]

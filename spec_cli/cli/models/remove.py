@@ -10,9 +10,10 @@ from rich.filesize import decimal
 
 from spec_cli.cli.models.names import Name
 from spec_cli.cli.models.tables import print_lines
-from spec_cli.cli.surroundings import copies_dir, state_store
+from spec_cli.cli.surroundings import state_store
 from spec_cli.errors import ModelError, UsageError
 from spec_cli.measured import Measurements
+from spec_cli.places import copies_dir
 from spec_cli.registry import load_registry
 from spec_cli.removal import Removal, plan_removal
 from spec_cli.terminal import Terminal, detect

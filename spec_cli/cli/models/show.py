@@ -15,13 +15,14 @@ from spec_cli.cli.models.facts import (
 from spec_cli.cli.models.listing import AsJson
 from spec_cli.cli.models.names import Name
 from spec_cli.cli.models.tables import cell, print_json, print_lines
-from spec_cli.cli.surroundings import copies_dir, state_store
+from spec_cli.cli.surroundings import state_store
 from spec_cli.errors import PairError
 from spec_cli.gguf import Header
 from spec_cli.headers import cached_header
 from spec_cli.measured import Measurements
 from spec_cli.modelref import ModelRef, Pair
 from spec_cli.pairing import check_pair
+from spec_cli.places import copies_dir
 from spec_cli.prediction import Prediction, basis_of, predict
 from spec_cli.registry import Registry, load_registry, origin
 from spec_cli.terminal import detect

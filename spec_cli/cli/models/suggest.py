@@ -11,12 +11,13 @@ from spec_cli import download, hub
 from spec_cli.cli.models.listing import AsJson
 from spec_cli.cli.models.names import Target
 from spec_cli.cli.models.tables import NOTHING, cell, print_json, print_lines, print_rows
-from spec_cli.cli.surroundings import copies_dir, state_store
+from spec_cli.cli.surroundings import state_store
 from spec_cli.gguf import Header, read_header
 from spec_cli.headers import cached_header, usable_header
 from spec_cli.inventory import cached_files
 from spec_cli.measured import Measurements
 from spec_cli.modelref import ModelRef
+from spec_cli.places import copies_dir
 from spec_cli.prediction import basis_of
 from spec_cli.registry import Registry, load_registry
 from spec_cli.suggestion import Candidate, Suggestion, known_drafts
