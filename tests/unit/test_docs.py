@@ -20,11 +20,10 @@ from typer.testing import CliRunner
 
 from spec_cli import __version__
 from spec_cli.cli.app import app
-from spec_cli.cli.config_command import ConfiguredCommand
 from spec_cli.cli.config_settings import settings_of
 from spec_cli.cli.config_sources import CONFIG_VARIABLE
 from spec_cli.cli.guard import DEBUG_VARIABLE
-from spec_cli.cli.late import real
+from spec_cli.cli.late import commands_with_settings, real
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 
@@ -167,7 +166,7 @@ def test_the_index_has_every_page() -> None:
 
 
 def test_variables_that_are_named_exist() -> None:
-    commands = [c for c in TREE.commands.values() if isinstance(c, ConfiguredCommand)]
+    commands = commands_with_settings(TREE).values()
     known = {v for c in commands for s in settings_of(c).values() for v in s.variables}
     known |= {CONFIG_VARIABLE, DEBUG_VARIABLE, "SPEC_CLI_BACKEND"}
     for page in PAGES:
