@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from spec_cli.cli.app import app
-from spec_cli.cli.late import LateCommand
+from spec_cli.cli.late import real
 
 _EXTRAS = re.compile(r"\s*\[(?:default: \(?(.*?)\)?|required)(; .*)?\]$", re.DOTALL)
 _EXAMPLES = re.compile(r"\n*\x08\nExamples?:\n(.*)$", re.DOTALL)
@@ -46,16 +46,10 @@ def commands() -> Iterator[Command]:
 
 def _walk(command: Any, context: typer.Context) -> Iterator[Command]:
     yield _command(command, context)
-    for name, child in children(command).items():
-        yield from _walk(child, typer.Context(child, parent=context, info_name=name))
-
-
-def children(command: Any) -> dict[str, Any]:
-    """The commands of a group by name, loaded; of any other command none."""
-    if not isinstance(command, TyperGroup):
-        return {}
-    found = command.commands.items()
-    return {name: c.loaded if isinstance(c, LateCommand) else c for name, c in found}
+    if isinstance(command, TyperGroup):
+        for name, entry in command.commands.items():
+            child = real(entry)
+            yield from _walk(child, typer.Context(child, parent=context, info_name=name))
 
 
 def _command(command: Any, context: typer.Context) -> Command:

@@ -11,7 +11,7 @@ def main() -> None:
         from spec_cli.cli.app import app
         from spec_cli.cli.guard import exit_code_of
         from spec_cli.cli.signals import raise_on_termination
-    except KeyboardInterrupt:  # while the imports take their quarter of a second
+    except KeyboardInterrupt:  # while the imports take their time
         sys.exit(130)
     raise_on_termination()
     exit_code = exit_code_of(app)

@@ -70,6 +70,11 @@ def group_of(places: Mapping[str, Place]) -> type[TyperGroup]:
     return Group
 
 
+def real(command: Any) -> Any:
+    """The command itself, where `command` only stands for it."""
+    return command.loaded if isinstance(command, LateCommand) else command
+
+
 def commands_with_settings(group: Any) -> dict[str, TyperCommand]:
     """The commands of `group` whose options may be given beforehand, by name."""
     late = [c for c in group.commands.values() if isinstance(c, LateCommand) and c.takes_settings]

@@ -23,7 +23,7 @@ from spec_cli.cli.app import app
 from spec_cli.cli.config_settings import settings_of
 from spec_cli.cli.config_sources import CONFIG_VARIABLE
 from spec_cli.cli.guard import DEBUG_VARIABLE
-from spec_cli.cli.late import commands_with_settings
+from spec_cli.cli.late import commands_with_settings, real
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 
@@ -71,8 +71,8 @@ def calls(lines: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
 def resolved(words: list[str]) -> tuple[Any, list[str]]:
     """The command that `words` name, and what is left of them."""
     command = TREE
-    while words and (child := command_tree.children(command).get(words[0])):
-        command, words = child, words[1:]
+    while isinstance(command, TyperGroup) and words and words[0] in command.commands:
+        command, words = real(command.commands[words[0]]), words[1:]
     return command, words
 
 

@@ -133,7 +133,7 @@ def test_server_that_ignores_ranges_is_not_read_to_the_end(
         find(model("user/toy-GGUF:Q8_0"))
 
 
-def _send_all(request: object, content: bytes) -> None:
+def _send_all(request: object, content: bytes, _stalls_after: int | None) -> None:
     from tests.fake_hub import _send
 
     _send(request, 200, content, {})  # type: ignore[arg-type]

@@ -43,7 +43,7 @@ class Pipe:
 @pytest.mark.parametrize("text", ["", "a", "a\n", "a\n\n", HOSTILE, "a" + HOSTILE.strip()])
 def test_a_pipe_gets_the_exact_text_and_one_final_newline(text: str) -> None:
     pipe = Pipe()
-    expected = text if text.endswith("\n") else text + "\n"
+    expected = text if not text or text.endswith("\n") else text + "\n"  # nothing stays nothing
     assert pipe.after(PipeText(pipe.stdout), [delta(text), delta(""), END]) == expected
 
 
