@@ -19,11 +19,16 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from spec_cli import __version__
+from spec_cli.calibration import PASS_TIMES
 from spec_cli.cli.app import app
 from spec_cli.cli.config_settings import settings_of
 from spec_cli.cli.config_sources import CONFIG_VARIABLE
 from spec_cli.cli.guard import DEBUG_VARIABLE
 from spec_cli.cli.late import commands_with_settings, real
+from spec_cli.draft_copy import DIGESTS
+from spec_cli.exactness import PLANS
+from spec_cli.learned import ACCEPTANCE
+from spec_cli.state import PARALLEL_PLANS, REHEARSED
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 
@@ -171,6 +176,12 @@ def test_variables_that_are_named_exist() -> None:
     known |= {CONFIG_VARIABLE, DEBUG_VARIABLE, "SPEC_CLI_BACKEND"}
     for page in PAGES:
         assert set(re.findall(r"\bSPEC_CLI_[A-Z_]*[A-Z]\b", page.read_text())) <= known, page.name
+
+
+def test_every_kind_of_measurement_is_in_the_table_of_files() -> None:
+    rows = reference.table("docs/files.md", "Where")
+    named = {path.strip("`").rpartition("/")[2] for path, *_ in rows}
+    assert {PLANS, PASS_TIMES, DIGESTS, ACCEPTANCE, REHEARSED, PARALLEL_PLANS} <= named
 
 
 def test_the_session_is_a_picture_with_the_panel_in_it() -> None:
