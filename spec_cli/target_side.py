@@ -89,8 +89,8 @@ class TargetSide:
         """A context with cells and rows for padding beyond `n_ctx`. Raises ResourceError."""
         n_batch, n_pad = self._settings.n_batch, self._n_pad
         n_rows = min(N_TARGET_ROWS, max(n_batch, n_pad))
-        settings = self._context_settings(n_ctx + n_pad, max(n_batch, n_pad), n_rows)
-        self.context = self._loader.context(self.model, settings)
+        settings = self._context_settings(n_ctx, max(n_batch, n_pad), n_rows)
+        self.context = self._loader.context(self.model, replace(settings, n_pad=n_pad))
         metered = MeteredModel(self.context, self.meter, self._env.clock)
         self.language_model = (
             PaddedModel(metered, self.plan, n_ctx=n_ctx, n_batch=n_batch)

@@ -68,11 +68,14 @@ class _Parser:
         return UsageError(f"line {self._source.count(chr(10), 0, at) + 1} of the grammar: {what}")
 
     def rules(self) -> dict[str, Group]:
-        """All rules; of two with one name the later one counts."""
+        """All rules, each named once: llama.cpp would take the last, and half of the others."""
         found: dict[str, Group] = {}
         self._skip(_LINES)
         while self._at < len(self._source):
+            start = self._at
             name = self._match(_NAME, "a rule begins with a name of letters, digits and `-`")[0]
+            if name in found:
+                raise self.error(f"there are two rules `{name}`", start)
             self._names.add(name)
             self._skip(_SPACE)
             self._expect("::=", f"`::=` is missing after `{name}`")

@@ -25,8 +25,8 @@ ABORTED = 2  # llama_decode, llama.h
 class ContextSettings:
     """Size and threads of a context, in tokens: `n_batch` at most per pass, `n_rows` of logits.
 
-    `k_type` and `v_type` are the types of the KV cache, keys of `KV_TYPES`. More than one sequence
-    is for `repeat` only.
+    `n_pad` cells lie beyond the `n_ctx` that a text may fill. `k_type` and `v_type` are the types
+    of the KV cache, keys of `KV_TYPES`. More than one sequence is for `repeat` only.
     """
 
     n_ctx: int
@@ -36,6 +36,12 @@ class ContextSettings:
     k_type: str = "f16"
     v_type: str = "f16"
     n_sequences: int = 1
+    n_pad: int = 0
+
+    @property
+    def n_cells(self) -> int:
+        """Tokens that the KV cache holds."""
+        return self.n_ctx + self.n_pad
 
 
 class LlamaContext:
@@ -57,7 +63,11 @@ class LlamaContext:
         `cancelled` is asked inside a pass; where it answers True the pass is aborted.
         """
         self._api = api = library().api
-        self._n_ctx, self._n_batch, self._n_rows = settings.n_ctx, settings.n_batch, settings.n_rows
+        self._n_ctx, self._n_batch, self._n_rows = (
+            settings.n_cells,
+            settings.n_batch,
+            settings.n_rows,
+        )
         self._n_sequences = settings.n_sequences
         self._evaluated: list[int] = []
         self._n_vocab = model.n_vocab
@@ -226,7 +236,7 @@ def context_params(settings: ContextSettings, abort: Any) -> Any:
     """llama.cpp's own parameters; all sequences share one cache."""
     api = library().api
     params = api.llama_context_default_params()
-    params.n_ctx = settings.n_ctx
+    params.n_ctx = settings.n_cells
     params.n_batch = params.n_ubatch = settings.n_batch
     params.n_outputs_max_per_seq = settings.n_rows
     params.n_outputs_max = max(settings.n_rows, settings.n_sequences)

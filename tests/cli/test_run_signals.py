@@ -168,8 +168,8 @@ def test_a_signal_while_a_long_text_is_tokenised_ends_the_run(
     spec_cli: SpecCli, models: Models, tmp_path: Path
 ) -> None:
     path = tmp_path / "long.txt"
-    path.write_text("a" * (8 << 20))
-    process = spec_cli.start("run", "--raw", "-f", path, "-m", models.target)
+    path.write_text("a" * (2 << 20))
+    process = spec_cli.start("run", "--raw", "-f", path, "-m", models.slow_to_read)
     time.sleep(3)  # whatever it does by then
     process.send_signal(SIGINT)
     assert ended(process) == Done(130, b"", "")

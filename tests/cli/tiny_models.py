@@ -9,7 +9,7 @@ from typing import Any
 
 from gguf import TokenType
 
-from tests.tiny_gguf import CHATML, TinyVocab, bpe_vocab, write_tiny_model
+from tests.tiny_gguf import CHATML, TinyVocab, bpe_vocab, spm_vocab, write_tiny_model
 
 THINKING = (
     CHATML + "{% if enable_thinking is defined and not enable_thinking %}<think>\n\n</think>\n\n"
@@ -53,6 +53,11 @@ class Models:
     def babble(self) -> Path:
         """Writes any bytes: control characters, and what is not valid UTF-8."""
         return self._write("babble.gguf", vocab=bpe_vocab())
+
+    @property
+    def slow_to_read(self) -> Path:
+        """Its tokenizer, SentencePiece's, takes ever longer for a text without a space."""
+        return self._write("spm.gguf", vocab=spm_vocab())
 
     @property
     def mamba(self) -> Path:
