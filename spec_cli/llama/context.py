@@ -63,11 +63,8 @@ class LlamaContext:
         `cancelled` is asked inside a pass; where it answers True the pass is aborted.
         """
         self._api = api = library().api
-        self._n_ctx, self._n_batch, self._n_rows = (
-            settings.n_cells,
-            settings.n_batch,
-            settings.n_rows,
-        )
+        self._n_ctx = settings.n_cells
+        self._n_batch, self._n_rows = settings.n_batch, settings.n_rows
         self._n_sequences = settings.n_sequences
         self._evaluated: list[int] = []
         self._n_vocab = model.n_vocab

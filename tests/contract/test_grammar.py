@@ -33,7 +33,7 @@ GRAMMARS = {
     "beyond": "root ::= [\\U00010000-\\U0010FFFF]+",
 }
 BAD = {
-    'root ::= "a" x\nx ::= "b"\n\nroot ::= "c"': "line 4 of the grammar: there are two rules `root`",
+    'root ::= "a" x\nx ::= "b"\n\nroot ::= "c"': "line 4 of the grammar: there are two",
     'rot ::= "a"': "no rule `root`",
     'root ::= "a" foo': "line 1 of the grammar: there is no rule `foo`",
     'root ::= "a"\nx = "b"': "line 2 of the grammar: `::=` is missing after `x`",
