@@ -14,7 +14,8 @@ from spec_cli.spec.survival import N_MODEL_LEVELS, Survival
 K_MAX = 15  # with the token before them, drafts fill the widest pass of the cost table
 
 MAX_LOSS = 0.02  # share of the plain time that drafting may lose on the whole,
-_CREDIT = 4.0  # and the plain steps that it may lose besides
+_CREDIT = 4.0  # and the plain steps that it may lose besides,
+_CREDIT_PER_TOKEN = 0.15  # which a short text has not earned yet
 _MAX_CREDIT = 16.0  # plain steps: what was gained long ago pays for no more than this
 
 _RATE_MEMORY = 32.0  # tokens over which the rate is averaged
@@ -71,9 +72,9 @@ class FixedLength:
 class CostAware:
     """Drafts what is expected to gain at the costs of this machine, within a bounded loss.
 
-    Against plain decoding, rounds that draft may lose `MAX_LOSS` of the plain time so far and
-    `_CREDIT` plain steps; a round that could lose more than is left is not begun. Not counted is
-    the round in which the draft model reads the prompt: it is begun where that takes at most
+    Against plain decoding, rounds that draft may lose `MAX_LOSS` of the plain time so far and, the
+    longer the text, up to `_CREDIT` plain steps; one that could lose more is not begun. Not counted
+    is the round in which the draft model reads the prompt: it is begun where that takes at most
     `_MAX_INVESTED` of the plain time so far, and the text to come is expected to repay it.
 
     While guesses of the draft model are not expected to pay, it is tried again after a pause;
@@ -126,7 +127,7 @@ class CostAware:
             self._survival,
             self._table,
             level=self._level,
-            credit_s=self._credit_s + _CREDIT * prices.plain_s,
+            credit_s=self._credit_s + self._allowance * prices.plain_s,
             is_try=is_try,
             may_drop=self._may_drop,
         )
@@ -148,6 +149,11 @@ class CostAware:
         fade = 0.5 ** (n_emitted / _RATE_MEMORY)
         self._tokens = self._tokens * fade + n_emitted
         self._seconds = self._seconds * fade + seconds
+
+    @property
+    def _allowance(self) -> float:
+        """The plain steps that drafting may lose besides its share of the time."""
+        return min(_CREDIT, _CREDIT_PER_TOKEN * self._n_emitted)
 
     def _learn(self, draft: Draft, committed: Sequence[int]) -> None:
         """Guesses are judged by what stands in their place, up to the first that is wrong.

@@ -86,7 +86,7 @@ def test_sure_guesses_that_hold_fill_the_widest_pass() -> None:
 def test_guesses_that_fail_are_no_longer_made() -> None:
     desk = Desk(STEEP, 0.2)
     checked = [desk.round(0.999, right=False) for _ in range(300)]
-    assert checked[0] > 0
+    assert any(checked[:20])
     assert sum(k > 0 for k in checked[40:]) <= 5
 
 
@@ -109,7 +109,8 @@ def test_whatever_the_guesses_the_loss_is_bounded(
         for i in range(400):
             desk.round(0.97, right=right(i))
             # The first round of the draft model reads the prompt, which is not counted.
-            assert desk.lost - desk.first_loss <= 4.5 + MAX_LOSS * desk.n_tokens
+            allowed = min(4, 0.15 * desk.n_tokens) + MAX_LOSS * desk.n_tokens
+            assert desk.lost - desk.first_loss <= 0.5 + allowed
 
 
 def test_drafting_comes_back_when_guesses_hold_again() -> None:
@@ -164,6 +165,7 @@ def test_no_room_is_a_plain_step() -> None:
 def test_a_draft_model_that_must_read_a_long_prompt_is_not_started_for_a_short_answer() -> None:
     draft = PassMeter(PassTimes((1, 64), (0.1, 6.4)))
     policy = CostAware(PassMeter(STEEP), draft, Survival(), widths=WIDTHS)
+    _write_plainly(policy)
     for n_behind, room, starts in ((20, 400, True), (2000, 400, False), (20, 3, False)):
         plan = policy.plan(room, 2000, n_behind)
         assert plan is not None and plan.wants_model() is starts
@@ -174,5 +176,12 @@ def test_a_long_prompt_is_not_read_before_enough_was_written(n_behind: int, star
     """A fifth of 64 plain steps is 12.8 seconds; the gain to come would repay more."""
     draft = PassMeter(PassTimes((1, 64), (0.02, 6.4)))
     policy = CostAware(PassMeter(FLAT), draft, Survival(), widths=WIDTHS)
+    _write_plainly(policy)
     plan = policy.plan(4000, 200, n_behind)
     assert plan is not None and plan.wants_model() is starts
+
+
+def _write_plainly(policy: CostAware) -> None:
+    """Plain steps, until what drafting may lose is as much as it ever gets."""
+    for _ in range(30):
+        policy.observe(NO_DRAFT, 0, (1,), 1.0)
