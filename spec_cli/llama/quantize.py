@@ -5,21 +5,19 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from spec_cli.errors import Cancelled, ModelError, ResourceError, SpecError, UsageError
+from spec_cli.errors import ModelError, ResourceError, SpecError, UsageError
 from spec_cli.gguf import Header, read_header
+from spec_cli.llama.apart import run_apart
 from spec_cli.llama.library import library
 
 FILE_TYPES = {"f16": 1, "q4_0": 2, "q8_0": 7, "q4_k_m": 15, "bf16": 32}  # enum llama_ftype, llama.h
 PARTIAL = ".incomplete"  # the end of the name of a file that is being written
-
-_POLL_S = 0.05
 
 
 def quantize(
@@ -62,38 +60,16 @@ def quantize_apart(
 
     Raises Cancelled, or ResourceError with the last words of the process when it failed.
     """
-    # -P: nothing is imported from the current directory.
-    command = [sys.executable, "-P", "-m", "spec_cli.llama.quantize"]
-    with subprocess.Popen(
-        [*command, str(source), str(destination), file_type, "pure"],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-    ) as process:
-        try:
-            error = _last_words(process, cancelled)
-        finally:
-            process.kill()  # whatever ended the wait; nothing when it has ended itself
-    if process.returncode != 0:
-        raise ResourceError(error or f"requantising {source.name} ended with {process.returncode}")
+    arguments = (str(source), str(destination), file_type, "pure")
+    ended = run_apart("spec_cli.llama.quantize", *arguments, cancelled=cancelled)
+    if ended.exit_code != 0:
+        last = f"requantising {source.name} ended with {ended.exit_code}"
+        raise ResourceError(ended.lines[-1] if ended.lines else last)
 
 
 def same_model(one: Header, other: Header) -> bool:
     """Whether two files differ in nothing but the types of their weights."""
     return _contents(one) == _contents(other)
-
-
-def _last_words(process: subprocess.Popen[str], cancelled: Callable[[], bool]) -> str:
-    """Wait for the process: the last line of its stderr. Raises Cancelled."""
-    while True:
-        try:
-            lines = process.communicate(timeout=_POLL_S)[1].split("\n")
-            return next((line.strip() for line in reversed(lines) if line.strip()), "")
-        except subprocess.TimeoutExpired:
-            if cancelled():
-                raise Cancelled from None
 
 
 @contextmanager

@@ -6,17 +6,16 @@ llama.cpp checks much of a file by assertions, and one that fails ends the proce
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from signal import SIGKILL
 
-from spec_cli.errors import Cancelled, ModelError, ResourceError, SpecError
+from spec_cli.errors import ModelError, ResourceError, SpecError
+from spec_cli.llama.apart import run_apart
 from spec_cli.llama.context import ContextSettings, LlamaContext
 from spec_cli.llama.model import LlamaModel, LoadSettings
 
-_POLL_S = 0.05
 _SOURCE = re.compile(r"^/\S*/(?=[\w.-]+:\d+: )")  # where llama.cpp was built
 # Every byte that UTF-8 has: a vocabulary that lacks one may end the process, too.
 _TEXT = "".join(
@@ -30,41 +29,19 @@ def rehearse(path: Path, *, cancelled: Callable[[], bool]) -> bool:
     False where llama.cpp refuses the model: it will say why when it is loaded. Raises ModelError
     when the process crashes, ResourceError when it is killed, as for its memory, and Cancelled.
     """
-    with subprocess.Popen(
-        # -P: nothing is imported from the current directory.
-        [sys.executable, "-P", "-m", "spec_cli.llama.rehearsal", str(path)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-    ) as process:
-        try:
-            error = _first_words(process, cancelled)
-        finally:
-            process.kill()  # whatever ended the wait; nothing when it has ended itself
-    if process.returncode == -SIGKILL:
+    ended = run_apart("spec_cli.llama.rehearsal", str(path), cancelled=cancelled)
+    if ended.exit_code == -SIGKILL:
         raise ResourceError(
             f"the process that tried {path.name} was killed",
             hint="see whether there is enough memory for it",
         )
-    if process.returncode < 0:
+    if ended.exit_code < 0:
+        cause = _SOURCE.sub("", ended.lines[0]) if ended.lines else f"signal {-ended.exit_code}"
         raise ModelError(
-            f"{path.name} makes llama.cpp crash: {error or f'signal {-process.returncode}'}",
+            f"{path.name} makes llama.cpp crash: {cause}",
             hint="the file may be damaged, or of a kind that this version does not know",
         )
-    return process.returncode == 0
-
-
-def _first_words(process: subprocess.Popen[str], cancelled: Callable[[], bool]) -> str:
-    """Wait for the process: the first line of its stderr. Raises Cancelled."""
-    while True:
-        try:
-            lines = process.communicate(timeout=_POLL_S)[1].splitlines()
-            return next((_SOURCE.sub("", line.strip()) for line in lines if line.strip()), "")
-        except subprocess.TimeoutExpired:
-            if cancelled():
-                raise Cancelled from None
+    return ended.exit_code == 0
 
 
 def main() -> None:
