@@ -6,13 +6,12 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
-from rich.table import Column
+from rich.progress import TextColumn
 
 from spec_cli.batch.tally import Tally
 from spec_cli.events import DraftingOff, Event, Notice, PromptProgress, RoundDone
+from spec_cli.render.bar import bar
 from spec_cli.render.style import number, percent, seconds
 from spec_cli.render.text import inert
 from spec_cli.spec.stats import RoundCount
@@ -39,19 +38,8 @@ class BatchProgress:
         self._drafting_off: str | None = None
         self.exactness: str | None = None  # of the passes, in words, once that is known
         self._told: set[str] = set()
-        self._bar = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description}", table_column=Column(ratio=1, no_wrap=True)),
-            BarColumn(bar_width=14),
-            TextColumn("{task.fields[count]}"),
-            console=Console(file=terminal.stderr, no_color=not terminal.color),
-            disable=quiet or not animate,
-            expand=True,
-            transient=True,
-            # Nothing on stdout may pass through the display.
-            redirect_stdout=False,
-            redirect_stderr=False,
-        )
+        count = TextColumn("{task.fields[count]}")
+        self._bar = bar(terminal, count, disable=quiet or not animate)
         self._task = self._bar.add_task("waiting for a line", total=n_lines, count="")
 
     def __enter__(self) -> Self:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
-from rich.table import Column
+from rich.progress import MofNCompleteColumn, TextColumn
 
 from spec_cli.bench.runner import Step
+from spec_cli.render.bar import bar
 from spec_cli.terminal import Terminal
 
 
@@ -18,21 +17,8 @@ class BenchProgress:
     """Shows the steps of a measurement on stderr. Used as a context manager around it."""
 
     def __init__(self, terminal: Terminal) -> None:
-        console = Console(file=terminal.stderr, no_color=not terminal.color)
-        self._bar = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description}", table_column=Column(ratio=1, no_wrap=True)),
-            BarColumn(bar_width=14),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[left]}"),
-            console=console,
-            disable=not terminal.animate,
-            expand=True,
-            transient=True,
-            # Nothing on stdout may pass through the display.
-            redirect_stdout=False,
-            redirect_stderr=False,
-        )
+        left = TextColumn("{task.fields[left]}")
+        self._bar = bar(terminal, MofNCompleteColumn(), left, disable=not terminal.animate)
         self._task = self._bar.add_task("", total=None, left="")
 
     def __enter__(self) -> Self:
