@@ -105,6 +105,15 @@ def test_no_token_of_the_prompt_is_scored() -> None:
     assert len(notebook.learned) == 1  # the first that was generated
 
 
+def test_a_prompt_that_was_read_to_its_end_can_begin_again() -> None:
+    prompt = [1, 2, 3]
+    model, lm, _ = begun(prompt, coupled(GREEDY))
+    first = model.guess(prompt, ())
+    model.begin(prompt)
+    assert lm.n_past == 2
+    assert model.guess(prompt, ()) == first
+
+
 def test_of_a_long_text_no_more_rows_than_allowed_are_asked_for() -> None:
     model, lm, notebook = begun([1, 2], coupled(GREEDY))
     context = [1 + i % 4 for i in range(150)]
