@@ -82,20 +82,23 @@ class Decoder:
         self._score = score
 
     def generate(
-        self, prompt: Sequence[int], output: Output, *, plain_step_s: float | None = None
+        self,
+        prompt: Sequence[int],
+        output: Output,
+        *,
+        plain_step_s: Callable[[int], float] | None = None,
     ) -> Iterator[Event]:
         """Generate after `prompt` until `output` ends it, the context is full, or cancelled.
 
-        `plain_step_s` is the known time of a plain step, for the estimated speed-up.
+        `plain_step_s` tells what a plain step takes now after so many tokens, for the estimated
+        speed-up.
         Raises UsageError when the prompt is empty or does not fit the context.
         """
         self._check(prompt)
         started = self._clock()
         context = list(prompt)
         n_cached = self._target.keep(context[:-1])
-        stats = RunStats(
-            n_prompt=len(prompt), n_cached=n_cached, plain_step_estimate_s=plain_step_s
-        )
+        stats = RunStats(n_prompt=len(prompt), n_cached=n_cached)
         try:
             for progress in self._prefill(context):
                 stats.prefill_s = self._clock() - started
@@ -109,6 +112,8 @@ class Decoder:
                 ended = self._clock()
                 detail, n_checked = verified.detail, verified.count.n_drafted
                 self._policy.observe(detail.draft, n_checked, detail.committed, ended - began)
+                if plain_step_s:
+                    stats.plain_step_estimate_s = plain_step_s(len(context))
                 if stats.ttft_s is None:
                     stats.ttft_s = ended - started
                 yield _account(stats, verified, elapsed_s=ended - began)
@@ -223,4 +228,5 @@ def _account(stats: RunStats, verified: Verified, *, elapsed_s: float) -> RoundD
         verify_s=verify_s,
         host_s=host_s,
         detail=verified.detail,
+        plain_step_s=stats.plain_step_estimate_s,
     )

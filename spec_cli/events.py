@@ -125,7 +125,8 @@ class RoundDone:
 
     `n_drafted` tokens were verified in one target pass of `width` rows, `n_accepted` of them
     were kept, and `n_emitted` tokens were committed (the correction or bonus token included).
-    `detail` says which.
+    `detail` says which. `plain_step_s` is what a plain step takes now by the costs, where they are
+    known.
     """
 
     index: int
@@ -137,6 +138,7 @@ class RoundDone:
     verify_s: float
     host_s: float
     detail: RoundDetail | None = None
+    plain_step_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -261,7 +261,8 @@ class Session:
             else TokenScorer(self.model, generation.n_logprobs),
         )
         output = self.output(generation, self.n_ctx, opening)
-        for event in decoder.generate(prompt, output, plain_step_s=self.plain_step_s):
+        plain_step_s = self._target.plain_step_s if self.costs else None
+        for event in decoder.generate(prompt, output, plain_step_s=plain_step_s):
             if isinstance(event, Finished):
                 yield from self._target.contention()
                 self.keep_answer(event.tokens)

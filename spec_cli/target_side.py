@@ -107,6 +107,10 @@ class TargetSide:
         """Forget the contexts, which their loader closes."""
         self.context = self.language_model = None
 
+    def plain_step_s(self, n_past: int) -> float:
+        """What a plain step takes now after so many tokens, in seconds."""
+        return self.meter.seconds(self.plan.padded(1), n_past)
+
     def contention(self) -> Iterator[Notice]:
         """A notice where passes take much longer now than they did when they were measured."""
         drift = self.meter.drift

@@ -107,6 +107,7 @@ def _round(done: RoundDone, padded_width: int) -> Object:
         "draft_s": done.draft_s,
         "verify_s": done.verify_s,
         "host_s": done.host_s,
+        "plain_step_s": done.plain_step_s,
     }
 
 

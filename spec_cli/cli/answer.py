@@ -99,9 +99,7 @@ def _renderers(
     info: RunInfo,
 ) -> Renderer:
     """What shows the run, and its trace if there is one."""
-    shown = choose_renderers(
-        records.terminal, render, info, plain_step_estimate_s=session.plain_step_s
-    )
+    shown = choose_renderers(records.terminal, render, info)
     if records.trace is None:
         return shown
     header = trace_header(session, info, generation, prompt.tokens)

@@ -205,9 +205,7 @@ class Speaker:
         render = replace(
             self._render, quiet=not settings.stats, hide_reasoning=not settings.reasoning
         )
-        with choose_renderers(
-            self._terminal, render, info, plain_step_estimate_s=self._session.plain_step_s
-        ) as renderer:
+        with choose_renderers(self._terminal, render, info) as renderer:
             arm = self._arm(prompt, settings, generation)
             return self._show(prompt, generation, arm, info, renderer)
 

@@ -48,13 +48,9 @@ def choose_renderers(
     options: RenderOptions,
     info: RunInfo,
     *,
-    plain_step_estimate_s: float | None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Renderer:
-    """Text or JSON on stdout; on stderr a panel where there can be one, notices, a summary.
-
-    `plain_step_estimate_s` is the cost table's time of one plain step, when there is a table.
-    """
+    """Text or JSON on stdout; on stderr a panel where there can be one, notices, a summary."""
     reasoning = _reasoning(terminal, options)
     output = _output(terminal, options, info, reasoning)
     text = output if isinstance(output, TerminalText) and terminal.stdout_is_tty else None
@@ -77,7 +73,6 @@ def choose_renderers(
             previews=text is None,
             shows_reasoning=reasoning is not None,
             color=terminal.color,
-            plain_step_estimate_s=plain_step_estimate_s,
             clock=clock,
             size=size,
         )

@@ -71,7 +71,6 @@ class LiveRenderer(Renderer):
         previews: bool,
         shows_reasoning: bool,
         color: bool,
-        plain_step_estimate_s: float | None,
         clock: Callable[[], float],
         size: Callable[[], os.terminal_size],
     ) -> None:
@@ -91,7 +90,7 @@ class LiveRenderer(Renderer):
         self._console = Console(
             file=stderr, force_terminal=True, color_system="standard" if color else None
         )
-        self._stats = RunStats(plain_step_estimate_s=plain_step_estimate_s)
+        self._stats = RunStats()
         self._progress: PromptProgress | None = None
         self._drafting_off = info.drafting_off
         self._stale = False  # the panel shows older figures than we have
@@ -135,6 +134,7 @@ class LiveRenderer(Renderer):
         self._stats.add_round(
             count, draft_s=done.draft_s, verify_s=done.verify_s, host_s=done.host_s
         )
+        self._stats.plain_step_estimate_s = done.plain_step_s
         self._stale = True
 
     def _add_text(self, delta: TextDelta) -> None:

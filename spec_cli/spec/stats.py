@@ -31,7 +31,7 @@ class RoundCount:
 @dataclass(frozen=True, slots=True)
 class SpeedUp:
     """Plain time over this run's time. `measured` says where the plain step's time is from:
-    plain steps of this very run (True) or the stored cost table (False)."""
+    plain steps of this very run (True) or the corrected cost table (False)."""
 
     ratio: float
     measured: bool
@@ -42,7 +42,8 @@ class RunStats:
     """All counters of a run. Times are in seconds.
 
     `n_cached` of the `n_prompt` tokens were in the KV cache already: they took no time.
-    `plain_step_estimate_s` is the cost table's time of one plain step, when there is a table.
+    `plain_step_estimate_s` is the time of a plain step by the cost table, corrected by the passes
+    of this run, when there is a table.
     """
 
     n_prompt: int = 0
@@ -128,7 +129,7 @@ class RunStats:
 
     @property
     def plain_step_s(self) -> float | None:
-        """Time of one plain step: the mean of this run's, else the cost table's.
+        """Time of one plain step: the mean of this run's, else the estimate.
 
         A mean, because the run's own time is a sum: what disturbs one disturbs the other.
         """

@@ -99,7 +99,15 @@ def scripted_events(text: str, *, drafting_off_after: int | None = None) -> Iter
         stats.add_round(count, draft_s=draft_s, verify_s=verify_s, host_s=0.0004)
         width = n_drafted + 1
         yield RoundDone(
-            index, width, n_drafted, n_accepted, n_accepted + 1, draft_s, verify_s, 0.0004
+            index,
+            width,
+            n_drafted,
+            n_accepted,
+            n_accepted + 1,
+            draft_s,
+            verify_s,
+            0.0004,
+            plain_step_s=PLAIN_STEP_S,
         )
         last = Origin.BONUS if n_accepted == n_drafted else Origin.CORRECTION
         origins = [Origin.DRAFT] * n_accepted + [last if n_drafted else Origin.PLAIN]
@@ -124,7 +132,6 @@ def main() -> None:
         terminal.detect(),
         RenderOptions(**dict.fromkeys(args.options, True)),
         INFO,
-        plain_step_estimate_s=PLAIN_STEP_S,
         clock=time.monotonic if args.pause else lambda: next(ticks),
     )
     events = list(scripted_events(text, drafting_off_after=args.drafting_off_after))

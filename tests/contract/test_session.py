@@ -11,7 +11,7 @@ import pytest
 
 from spec_cli.arms import Arms
 from spec_cli.errors import Cancelled, PairError, UsageError
-from spec_cli.events import DraftingOff, Event, Finished, FinishReason, Notice
+from spec_cli.events import DraftingOff, Event, Finished, FinishReason, Notice, RoundDone
 from spec_cli.loader import Environment
 from spec_cli.session import Session
 from spec_cli.settings import DrafterKind, GenerationSettings, SessionSettings
@@ -184,6 +184,19 @@ def test_an_answer_that_was_kept_is_copied_when_it_comes_again(
     assert isinstance(first, Finished) and isinstance(second, Finished)
     assert first.tokens == second.tokens
     assert second.stats.n_accepted > first.stats.n_accepted + 15
+
+
+def test_the_estimated_plain_step_is_what_one_takes_now(desk: Desk, tiny_target: Path) -> None:
+    asked = settings(drafter=DrafterKind.NGRAM, draft_tokens=3)
+    with Session(tiny_target, None, asked, desk.environment) as session:
+        _plant(session, target=[1.0] * 16, draft_s=1.0)
+        for _ in range(3):
+            session._target.meter.observe(1, 0, 0.5)  # half of what was measured
+        desk.clock = lambda: 0.0
+        events = run(session, GREEDY)
+    assert isinstance(events[-1], Finished)
+    assert events[-1].stats.plain_step_estimate_s == 0.5
+    assert {e.plain_step_s for e in events if isinstance(e, RoundDone)} == {0.5}
 
 
 def test_no_answer_is_kept_unless_asked_for(desk: Desk, tiny_target: Path, tmp_path: Path) -> None:

@@ -52,9 +52,7 @@ def show(
         color_anywhere=color_anywhere,
     )
     ticks = itertools.count(0.0, 0.05)
-    renderer = choose_renderers(
-        terminal, options, INFO, plain_step_estimate_s=0.03, clock=lambda: next(ticks)
-    )
+    renderer = choose_renderers(terminal, options, INFO, clock=lambda: next(ticks))
     with renderer:
         for event in (*first, *scripted_events(TEXT)):
             renderer.handle(event)

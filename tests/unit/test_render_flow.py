@@ -67,7 +67,6 @@ class Scene:
             previews=False,
             shows_reasoning=True,
             color=True,
-            plain_step_estimate_s=0.03,
             clock=lambda: next(now),
             size=lambda: os.terminal_size((self.columns, self.lines)),
         )
