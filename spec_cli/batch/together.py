@@ -27,7 +27,7 @@ def parallel_plan(
     Raises ResourceError or Cancelled.
     """
     hint = None
-    if not session.model.can_roll_back:
+    if session.model.is_recurrent:
         reason = "the target's memory is recurrent"
     elif session.has_learned_positions:
         reason = "the target has no position to spare for throw-away rows"

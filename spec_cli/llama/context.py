@@ -1,4 +1,4 @@
-"""A model with a KV cache: evaluates tokens, returns logits, forgets a tail."""
+"""A model with a memory: evaluates tokens, returns logits, forgets a tail."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import numpy as np
 
 from spec_cli.errors import Cancelled, ResourceError
 from spec_cli.llama.library import library
+from spec_cli.llama.memory import OTHER, TEXT, Memory
 from spec_cli.llama.model import LlamaModel
 from spec_cli.spec.interfaces import Logits
 from spec_cli.spec.prefix import common_prefix
 
 KV_TYPES = {"f32": 0, "f16": 1, "q8_0": 8, "bf16": 30}  # enum ggml_type, ggml.h
 
-_SEQUENCE = 0
 ABORTED = 2  # llama_decode, llama.h
 
 
@@ -26,7 +26,9 @@ class ContextSettings:
     """Size and threads of a context, in tokens: `n_batch` at most per pass, `n_rows` of logits.
 
     `n_pad` cells lie beyond the `n_ctx` that a text may fill. `k_type` and `v_type` are the types
-    of the KV cache, keys of `KV_TYPES`. More than one sequence is for `repeat` only.
+    of the KV cache, keys of `KV_TYPES`. What a recurrent memory can go back to: `n_snapshots`
+    tokens of its last pass, and with a second sequence what it was at the last `keep`. That is
+    for `repeat`, too.
     """
 
     n_ctx: int
@@ -37,6 +39,7 @@ class ContextSettings:
     v_type: str = "f16"
     n_sequences: int = 1
     n_pad: int = 0
+    n_snapshots: int = 0
 
     @property
     def n_cells(self) -> int:
@@ -47,7 +50,7 @@ class ContextSettings:
 class LlamaContext:
     """A `LanguageModel` on a llama.cpp context, one sequence, flash attention on.
 
-    Invariant: the KV cache holds exactly the positions 0..n_past-1, and there the tokens
+    Invariant: the memory has exactly the positions 0..n_past-1, and there the tokens
     `_evaluated`. Logits are views into llama.cpp's own buffer: valid until the next `eval`.
     """
 
@@ -75,7 +78,9 @@ class LlamaContext:
         self.handle: Any = api.llama_init_from_model(model.handle, params)
         if not self.handle:
             raise context_error(model, settings)
-        self._memory = api.llama_get_memory(self.handle)
+        self._memory = Memory(
+            self.handle, is_recurrent=model.is_recurrent, n_sequences=settings.n_sequences
+        )
         self._batch = api.llama_batch_init(settings.n_batch, 0, 1)
         self._tokens, self._positions, self._wanted = _batch_arrays(self._batch, settings.n_batch)
 
@@ -112,6 +117,11 @@ class LlamaContext:
         """Number of tokens evaluated so far."""
         return len(self._evaluated)
 
+    @property
+    def n_snapshots(self) -> int:
+        """How many tokens of its last pass a recurrent memory can take back."""
+        return self._memory.n_snapshots
+
     def eval(self, tokens: Sequence[int], n_rows: int | None = None) -> Logits:
         """See `LanguageModel.eval`. At most `ContextSettings.n_rows` rows."""
         n = len(tokens)
@@ -124,23 +134,28 @@ class LlamaContext:
         self._wanted[:n] = 0
         self._wanted[n - n_rows : n] = 1
         self._batch.n_tokens = n
+        self._memory.begin_pass(n)
         status = self._api.llama_decode(self.handle, self._batch)
         if status != 0:
-            self._recover()
+            self._fall_back(n_past)
             raise Cancelled if status == ABORTED else decode_error(status)
+        self._memory.end_pass(n)
         self._evaluated += tokens
         return self._logits(n_rows)
 
     def rollback(self, n_past: int) -> None:
-        """Forget every token from position `n_past` on; only a tail can be dropped."""
+        """Forget every token from position `n_past` on; only a tail can be dropped.
+
+        Raises ResourceError where a recurrent memory cannot go back to there.
+        """
         assert 0 <= n_past <= self.n_past
-        if n_past < self.n_past:
-            self._forget_from(n_past)
-            del self._evaluated[n_past:]
+        self._memory.drop(n_past)
+        del self._evaluated[n_past:]
 
     def keep(self, tokens: Sequence[int]) -> int:
         """See `LanguageModel.keep`. Also drops what an exception left of a pass."""
-        self._forget_beyond(common_prefix(self._evaluated, tokens))
+        self._fall_back(common_prefix(self._evaluated, tokens))
+        self._memory.mark()
         return self.n_past
 
     @property
@@ -150,9 +165,10 @@ class LlamaContext:
 
     def state(self) -> memoryview:
         """What the memory holds, for `restore`."""
-        size = self._api.llama_state_seq_get_size(self.handle, _SEQUENCE)
+        self._memory.settle()
+        size = self._api.llama_state_seq_get_size(self.handle, TEXT)
         state = (ctypes.c_uint8 * size)()
-        size = self._api.llama_state_seq_get_data(self.handle, state, size, _SEQUENCE)
+        size = self._api.llama_state_seq_get_data(self.handle, state, size, TEXT)
         return memoryview(state).cast("B")[:size]
 
     def restore(self, tokens: Sequence[int], state: bytes | bytearray | memoryview) -> bool:
@@ -160,12 +176,11 @@ class LlamaContext:
 
         llama.cpp trusts it: it must come from a context like this one, bit for bit.
         """
-        self._forget_beyond(0)
+        self._fall_back(0)
+        self._memory.settle()
         data = np.frombuffer(state, np.uint8).ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))
-        used = self._api.llama_state_seq_set_data(self.handle, data, len(state), _SEQUENCE)
-        last = self._api.llama_memory_seq_pos_max(self._memory, _SEQUENCE)
-        if used != len(state) or last != len(tokens) - 1:
-            self._seq_rm(0)
+        used = self._api.llama_state_seq_set_data(self.handle, data, len(state), TEXT)
+        if not self._memory.fill(len(tokens), is_whole=used == len(state)):
             return False
         self._evaluated = list(tokens)
         return True
@@ -175,34 +190,21 @@ class LlamaContext:
 
         Attention then runs over a context as long as that, though the copies stand at the
         positions of the original: good for measuring, not for text. `rollback` leaves the copies
-        of positions it keeps. Needs `n_sequences` above `n`, and cells for the copies besides
-        those of the tokens to come. Raises ResourceError.
+        of positions it keeps. Needs a second sequence, and cells for the copies besides those of
+        the tokens to come. Raises ResourceError.
         """
-        assert n < self._n_sequences
+        assert self._n_sequences > 1
         state = self.state()
         buffer = (ctypes.c_uint8 * len(state)).from_buffer(state)
-        for copy in range(1, n + 1):
-            if not self._api.llama_state_seq_set_data(self.handle, buffer, len(state), copy):
+        self._memory.unmark()
+        for _ in range(n):
+            if not self._api.llama_state_seq_set_data(self.handle, buffer, len(state), OTHER):
                 raise ResourceError("the KV cache of this model cannot be copied")
-            self._api.llama_memory_seq_cp(self._memory, copy, _SEQUENCE, -1, -1)
+            self._memory.take_copy()
 
-    def _recover(self) -> None:
-        """After a failed pass: forget what it left, or all where a tail cannot be dropped."""
-        self._forget_beyond(self.n_past)
-
-    def _forget_beyond(self, n_past: int) -> None:
-        """Keep `n_past` tokens, or none where a tail cannot be dropped."""
-        if not self._seq_rm(n_past):
-            self._seq_rm(0)
-            n_past = 0
-        del self._evaluated[n_past:]
-
-    def _forget_from(self, position: int) -> None:
-        if not self._seq_rm(position):
-            raise ResourceError("this model's memory cannot drop its last tokens")
-
-    def _seq_rm(self, position: int) -> bool:
-        return bool(self._api.llama_memory_seq_rm(self._memory, _SEQUENCE, position, -1))
+    def _fall_back(self, n_past: int) -> None:
+        """Keep `n_past` tokens, or as many fewer as the memory can go back to."""
+        self.rollback(self._memory.nearest(n_past))
 
     def _logits(self, n_rows: int) -> Logits:
         if n_rows == 0:
@@ -220,7 +222,7 @@ def _batch_arrays(batch: Any, n: int) -> tuple[Any, Any, Any]:
     """numpy views of the batch's columns; sequence ids are the same for every token."""
     for i in range(n):
         batch.n_seq_id[i] = 1
-        batch.seq_id[i][0] = _SEQUENCE
+        batch.seq_id[i][0] = TEXT
     as_array = np.ctypeslib.as_array
     return (
         as_array(batch.token, shape=(n,)),
@@ -234,13 +236,15 @@ def context_params(settings: ContextSettings, abort: Any) -> Any:
     api = library().api
     params = api.llama_context_default_params()
     params.n_ctx = settings.n_cells
-    params.n_batch = params.n_ubatch = settings.n_batch
+    # llama.cpp wants the snapshots of a pass, and a token, to fit into one (split_equal).
+    params.n_batch = params.n_ubatch = max(settings.n_batch, settings.n_snapshots + 2)
     params.n_outputs_max_per_seq = settings.n_rows
     params.n_outputs_max = max(settings.n_rows, settings.n_sequences)
     params.n_threads = params.n_threads_batch = settings.n_threads
     params.flash_attn_type = api.LLAMA_FLASH_ATTN_TYPE_ENABLED
     params.type_k, params.type_v = KV_TYPES[settings.k_type], KV_TYPES[settings.v_type]
     params.n_seq_max, params.kv_unified = settings.n_sequences, True
+    params.n_rs_seq = settings.n_snapshots  # llama.cpp takes 0 where no snapshots are written
     params.swa_full = True  # a sliding window that forgot tokens could not be rolled back
     params.no_perf = True
     params.abort_callback = abort

@@ -40,6 +40,24 @@ class Exact(StrEnum):
     OFF = "off"
 
 
+class Rollback(StrEnum):
+    """How a memory forgets tokens at the end of a pass.
+
+    `any`: as many as there are. A recurrent one goes back by its `snapshots`; `none`: it keeps
+    none. `wrong`: it keeps some, but what follows them had other logits.
+    """
+
+    ANY = "any"
+    SNAPSHOTS = "snapshots"
+    NONE = "none"
+    WRONG = "wrong"
+
+    @property
+    def works(self) -> bool:
+        """Whether rejected tokens can be forgotten."""
+        return self in (Rollback.ANY, Rollback.SNAPSHOTS)
+
+
 @dataclass(frozen=True, slots=True)
 class Kernels:
     """The settings that decide which kernels evaluate the target."""
@@ -68,6 +86,7 @@ class WidthProbe:
     classes: tuple[Widths, ...]
     max_difference: float
     slowdown: float = 0.0
+    rollback: Rollback = Rollback.ANY
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +104,7 @@ class ExactnessPlan:
     max_difference: float
     times: PassTimes
     long_times: PassTimes | None = None
+    rollback: Rollback = Rollback.ANY
 
     @property
     def is_exact(self) -> bool:
@@ -94,7 +114,9 @@ class ExactnessPlan:
     @property
     def max_width(self) -> int | None:
         """The widest pass allowed; None: there is no limit."""
-        return self.widths[-1] if self.widths else None
+        if self.widths is None:
+            return None if self.rollback is Rollback.ANY else self.times.widths[-1]
+        return self.widths[-1]
 
     @property
     def pads_plain_steps(self) -> bool:
@@ -203,14 +225,22 @@ def affordable(probes: Sequence[WidthProbe]) -> ExactnessPlan | None:
 
 def fast(probe: WidthProbe) -> ExactnessPlan:
     """The plan to use whatever width is fastest."""
-    return ExactnessPlan(probe.kernels, None, 0.0, probe.max_difference, probe.short, probe.long)
+    return ExactnessPlan(
+        probe.kernels, None, 0.0, probe.max_difference, probe.short, probe.long, probe.rollback
+    )
 
 
 def _plan(probe: WidthProbe, widths: Widths) -> ExactnessPlan:
     padding = max(price(widths, probe.short), price(widths, probe.long))
     total = (1 + probe.slowdown) * (1 + padding) - 1
     return ExactnessPlan(
-        probe.kernels, widths, total, probe.max_difference, probe.short, probe.long
+        probe.kernels,
+        widths,
+        total,
+        probe.max_difference,
+        probe.short,
+        probe.long,
+        probe.rollback,
     )
 
 
