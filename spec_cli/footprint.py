@@ -193,6 +193,9 @@ def _state_bytes(header: Header) -> int:
         _integer(header, f"ssm.{name}") or 0
         for name in ("inner_size", "state_size", "conv_kernel", "group_count")
     )
+    if head_size := _integer(header, "kda.head_dim"):
+        inner = head_size * (_per_layer(header, "attention.head_count", 0) or 0)
+        return 4 * inner * (3 * max(0, kernel - 1) + head_size)
     return 4 * (max(0, kernel - 1) * (inner + 2 * groups * state) + state * inner)
 
 

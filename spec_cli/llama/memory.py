@@ -25,8 +25,8 @@ TEXT, OTHER = 0, 1  # sequences: the text, and a mark or what is copied into the
 class Memory:
     """The memory of a context, of which a text has the positions 0..n_past-1.
 
-    Invariant: llama.cpp holds `_n_held` positions. Those beyond `n_past` are dropped, and
-    forgotten with all that are dropped until the next pass: a recurrent memory can do so once.
+    Invariant: llama.cpp holds the positions 0.._n_held-1. Those from `n_past` on are dropped: it
+    forgets them before the next pass, all at once, since snapshots serve but once after a pass.
     """
 
     def __init__(self, handle: Any, *, is_recurrent: bool, n_sequences: int) -> None:
@@ -78,7 +78,7 @@ class Memory:
             self._is_taken_back = False
         else:
             self._forget(TEXT, self.n_past)
-            self._is_taken_back = self._is_recurrent
+            self._is_taken_back = self._is_recurrent and self.n_past > 0
         self._n_held, self._n_undoable = self.n_past, 0
 
     def mark(self) -> None:
