@@ -92,7 +92,7 @@ def write_tiny_model(
     *,
     seed: int = 0,
     noise: float = 0.0,
-    arch: Literal["llama", "mamba", "gemma3", "qwen35", "lfm2"] = "llama",
+    arch: Literal["llama", "mamba", "gemma3", "qwen35", "lfm2", "nemotron_h"] = "llama",
     n_layer: int = 2,
     n_embd: int = 64,
     vocab: TinyVocab | None = None,
@@ -103,8 +103,9 @@ def write_tiny_model(
 
     `change` may spoil it: it gets the writer before anything is written.
 
-    `arch="mamba"` is recurrent: its memory cannot drop its tail. `qwen35` and `lfm2` are hybrid,
-    every second layer from the first on being recurrent: llama.cpp keeps snapshots of their states.
+    `arch="mamba"` is recurrent: its memory cannot drop its tail. `qwen35`, `lfm2` and `nemotron_h`
+    are hybrid, the first layer being recurrent and the second not: llama.cpp keeps snapshots of
+    their states.
     All layers of `gemma3`, where there are fewer than six, look no further back than `N_WINDOW`
     tokens. `n_embd` is a multiple of 64, and of 256 where K-quants are wanted.
     """
@@ -126,10 +127,18 @@ def write_tiny_model(
         "gemma3": (_add_gemma_sizes, _gemma_layer),
         "qwen35": (_add_qwen35_sizes, _qwen35_linear_layer, _qwen35_layer),
         "lfm2": (_add_lfm2_sizes, _lfm2_conv_layer, _lfm2_layer),
+        "nemotron_h": (
+            _add_nemotron_h_sizes,
+            _mamba2_layer,
+            _nemotron_h_attention_layer,
+            _nemotron_h_forward_layer,
+        ),
     }[arch]
     add_sizes(writer, n_embd)
-    if arch == "lfm2":  # which tells by this which layers are recurrent
-        writer.add_head_count_kv([_N_HEAD_KV * (i % 2) for i in range(n_layer)])
+    if arch in ("lfm2", "nemotron_h"):  # which tell by this which layers are recurrent
+        writer.add_head_count_kv([_N_HEAD_KV * (i % len(layers) == 1) for i in range(n_layer)])
+    if arch == "nemotron_h":
+        writer.add_feed_forward_length([2 * n_embd * (i % 3 == 2) for i in range(n_layer)])
     for name, weight in _ends(weights, vocab, n_embd, arch):
         writer.add_tensor(name, weight)
     for i in range(n_layer):
@@ -296,6 +305,50 @@ def _lfm2_conv_layer(weights: _Weights, name: str, n_embd: int) -> Iterator[tupl
     yield weights.linear(f"{name}.shortconv.in_proj", 3 * n_embd, n_embd)
     yield weights.linear(f"{name}.shortconv.out_proj", n_embd, n_embd)
     yield from _feed_forward(weights, name, n_embd)
+
+
+_N_GROUP = 2
+
+
+def _add_nemotron_h_sizes(writer: gguf.GGUFWriter, n_embd: int) -> None:
+    writer.add_layer_norm_eps(1e-5)
+    writer.add_head_count(_N_HEAD)
+    writer.add_ssm_conv_kernel(_D_CONV)
+    writer.add_ssm_inner_size(2 * n_embd)
+    writer.add_ssm_state_size(_D_STATE)
+    writer.add_ssm_time_step_rank(_N_LINEAR_HEAD)
+    writer.add_ssm_group_count(_N_GROUP)
+
+
+def _mamba2_layer(weights: _Weights, name: str, n_embd: int) -> Iterator[tuple[str, Weight]]:
+    n_inner, n_head = 2 * n_embd, _N_LINEAR_HEAD
+    n_conv = n_inner + 2 * _N_GROUP * _D_STATE
+    yield f"{name}.attn_norm.weight", np.ones(n_embd, np.float32)
+    yield weights.linear(f"{name}.ssm_in", n_inner + n_conv + n_head, n_embd)
+    yield weights.linear(f"{name}.ssm_conv1d", n_conv, _D_CONV)
+    yield f"{name}.ssm_conv1d.bias", np.zeros(n_conv, np.float32)
+    yield f"{name}.ssm_dt.bias", np.full(n_head, -3.0, np.float32)
+    yield f"{name}.ssm_a", -np.arange(1, n_head + 1, dtype=np.float32)[:, None]
+    yield f"{name}.ssm_d", np.ones((n_head, 1), np.float32)
+    yield f"{name}.ssm_norm.weight", np.ones((_N_GROUP, n_inner // _N_GROUP), np.float32)
+    yield weights.linear(f"{name}.ssm_out", n_embd, n_inner)
+
+
+def _nemotron_h_attention_layer(
+    weights: _Weights, name: str, n_embd: int
+) -> Iterator[tuple[str, Weight]]:
+    for tensor, weight in _llama_layer(weights, name, n_embd):
+        if ".attn" in tensor:
+            yield tensor, weight
+
+
+def _nemotron_h_forward_layer(
+    weights: _Weights, name: str, n_embd: int
+) -> Iterator[tuple[str, Weight]]:
+    yield f"{name}.attn_norm.weight", np.ones(n_embd, np.float32)
+    for tensor, weight in _feed_forward(weights, name, n_embd):
+        if "gate" not in tensor:
+            yield tensor, weight
 
 
 def _head_norms(name: str, n_embd: int) -> Iterator[tuple[str, Weight]]:

@@ -92,7 +92,7 @@ def test_a_window_decides_what_is_said(environment: Environment, tmp_path: Path)
     assert texts[0] != texts[1]
 
 
-HYBRIDS = ["qwen35", "lfm2"]
+HYBRIDS = ["qwen35", "lfm2", "nemotron_h"]
 WIDTHS = (1, 2, 3, 4, 6, 8)
 FLAT = PassTimes(WIDTHS, (1.0,) * len(WIDTHS))
 
