@@ -84,6 +84,8 @@ class PromptReuse:
 
         Nothing else remains in their memories. Raises SpecError when it cannot be written.
         """
+        if session.model.is_recurrent:
+            return
         contexts = session.contexts()
         n_kept = {name: context.keep(prompt[:-1]) for name, context in contexts.items()}
         known = {
