@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -134,30 +135,29 @@ def fetch_from_hub(slot: Slot, on_bytes: Callable[[int], None]) -> None:
 def read_range(slot: Slot, start: int, n_bytes: int) -> bytes:
     """At most `n_bytes` of the file of `slot` from `start` on, not kept. Raises DownloadError."""
     from huggingface_hub import hf_hub_url
-    from huggingface_hub.utils import (  # type: ignore[attr-defined]
-        build_hf_headers,
-        get_session,
-        hf_raise_for_status,
-    )
+    from huggingface_hub.file_download import http_get
+    from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
 
     url = hf_hub_url(slot.repo, slot.file, revision=slot.revision, endpoint=endpoint())
     end = min(start + n_bytes, slot.size_bytes)
-    headers = {**build_hf_headers(), "Range": f"bytes={start}-{end - 1}"}
-    data = bytearray()
-    with (
-        _explained(slot.repo),
-        get_session().stream(
-            "GET", url, headers=headers, follow_redirects=True, timeout=_ANSWER_TIMEOUT_S
-        ) as response,
-    ):
-        hf_raise_for_status(response)
-        if response.status_code != 206:
+    data = BytesIO()
+
+    def check(n_received: int) -> None:
+        if n_received > end - start:
             raise _unreachable("it sends whole files only")
-        for chunk in response.iter_bytes():
-            data += chunk
-            if len(data) >= end - start:
-                break
-    return bytes(data[: end - start])
+
+    try:
+        with _explained(slot.repo):
+            http_get(
+                url,
+                data,
+                headers={**build_hf_headers(), "Range": f"bytes={start}-{end - 1}"},
+                expected_size=end - start,
+                tqdm_class=_bar_class(check),
+            )
+    except OSError as error:  # the client's word for fewer bytes than expected
+        raise _unreachable("it sent less than was asked for") from error
+    return data.getvalue()
 
 
 def delete_files(paths: Iterable[Path]) -> None:

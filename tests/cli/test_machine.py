@@ -12,6 +12,8 @@ from spec_cli.cli import devices as devices_command
 from spec_cli.llama.devices import Device
 from tests.cli.conftest import Call, Done, SpecCli
 from tests.cli.tiny_models import Models
+from tests.fake_hub import FakeHub, serve
+from tests.tiny_gguf import bpe_vocab, write_tiny_model
 
 TOO_LARGE = ("-c", "2000000000")
 
@@ -37,6 +39,55 @@ def test_an_estimate_as_json_counts_in_bytes(call: Call, models: Models) -> None
     assert target["n_layers"] == 3
     ram = plan["memory"][0]
     assert ram["needed_bytes"] <= ram["usable_bytes"] < ram["free_bytes"] <= ram["total_bytes"]
+
+
+@pytest.fixture(scope="session")
+def large(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A model of some megabytes, of which the header is half a one."""
+    path = tmp_path_factory.mktemp("large") / "toy-Q8_0.gguf"
+    return write_tiny_model(path, vocab=bpe_vocab(20_000)).read_bytes()
+
+
+def of(hub: FakeHub) -> dict[str, str]:
+    return {"HF_ENDPOINT": hub.url, "no_proxy": "127.0.0.1"}
+
+
+def test_an_estimate_fetches_headers_and_no_weights(
+    spec_cli: SpecCli, large: bytes, tmp_path: Path
+) -> None:
+    ours, theirs = "user/toy-GGUF:Q8_0", "hf://user/tiny-GGUF/tiny-Q8_0.gguf"
+    repos = {"user/toy-GGUF": {"toy-Q8_0.gguf": large}, "user/tiny-GGUF": {"tiny-Q8_0.gguf": large}}
+    with serve(FakeHub(repos)) as hub:
+        run = spec_cli("run", "--estimate", "-m", ours, "-d", theirs, env=of(hub))
+        assert hub.n_served < len(large) // 2
+        quiet = spec_cli("run", "--estimate", "-m", ours, "-d", theirs, "-q", env=of(hub))
+    assert run.exit_code == quiet.exit_code == 0
+    assert quiet.stderr == ""
+    assert run.stderr.splitlines() == [
+        f"reading the header of {name} from the hub" for name in (ours, theirs)
+    ]
+    assert not (spec_cli.home / "hf/hub").exists()
+    for name in ("toy-Q8_0.gguf", "tiny-Q8_0.gguf"):
+        (tmp_path / name).write_bytes(large)
+    files = ("-m", tmp_path / "toy-Q8_0.gguf", "-d", tmp_path / "tiny-Q8_0.gguf")
+    here = spec_cli("run", "--estimate", *files).stdout.decode().splitlines()
+    assert run.stdout.decode().splitlines()[:5] == here[:5]
+
+
+def test_an_estimate_of_what_is_not_here_needs_the_network(spec_cli: SpecCli) -> None:
+    words = ("run", "--estimate", "-m", "user/toy-GGUF:Q8_0")
+    spec_cli(*words, "--offline").fails(
+        4, "`user/toy-GGUF:Q8_0` is not in the cache, and `--offline` forbids downloads"
+    )
+    spec_cli(*words).fails(4, "cannot reach the hub")
+
+
+def test_an_estimate_does_not_fetch_from_the_mirror(spec_cli: SpecCli) -> None:
+    spec_cli("run", "--estimate").fails(
+        4,
+        "before 1.61 GB are fetched from the mirror",
+        "hint: run `spec-cli pull Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF:Q4_K_M` and ",
+    )
 
 
 def test_an_estimate_of_what_does_not_fit_is_printed_and_fails(call: Call, models: Models) -> None:

@@ -13,7 +13,7 @@ from spec_cli.cli.models.tables import aligned, cell, print_json, print_lines
 from spec_cli.cli.surroundings import state_store
 from spec_cli.compatibility import Compatibility, compare
 from spec_cli.errors import ModelError
-from spec_cli.headers import find_header
+from spec_cli.headers import find_headers
 from spec_cli.measured import Measurements
 from spec_cli.places import copies_dir
 from spec_cli.prediction import Prediction, basis_of, predict
@@ -51,12 +51,11 @@ def check(
     def say(message: str) -> None:
         terminal.stderr.write(f"{message}\n")
 
-    ours, ours_is_remote = find_header(pair.target, offline=offline, on_remote=say)
-    theirs, theirs_is_remote = find_header(draft_ref, offline=offline, on_remote=say)
+    refs = [pair.target, draft_ref]
+    (ours, theirs), are_here = find_headers(refs, offline=offline, on_remote=say)
     found = compare(ours, theirs)
     prediction = None
     if found.report is not None:
-        are_here = not (ours_is_remote or theirs_is_remote)
         measurements = Measurements(state_store())
         prediction = predict(basis_of(ours, theirs, measurements, copies_dir(), are_here=are_here))
     if as_json:
