@@ -219,12 +219,24 @@ def test_dry_run_of_rm_names_what_goes_and_what_stays(home: Home) -> None:
     assert home.draft.exists()
 
 
+def test_rm_names_what_an_interrupted_download_left(home: Home) -> None:
+    partial = home.path / "hf/hub/models--user--other-GGUF/blobs" / f"{'f' * 64}.incomplete"
+    partial.parent.mkdir(parents=True)
+    partial.write_bytes(bytes(2000))
+    shown = home("rm", "user/other-GGUF:Q8_0", "--dry-run").stdout.decode().splitlines()
+    assert shown == [f"delete {partial}, 2.0 kB, unfinished", "frees 2.0 kB"]
+    run = home("rm", "user/other-GGUF:Q8_0", "--yes")
+    assert run.stderr == "deleted 1 partial file: 2.0 kB freed\n"
+    assert not partial.parent.parent.exists()
+
+
 def test_rm_deletes_files_copies_and_measurements_but_no_registry_entry(home: Home) -> None:
     assert home.call("run", "hi", "-m", "toy", "-n", "2", "--offline", "-q").exit_code == 0
     assert list((home.path / "STATE").rglob("*.json"))
     for model in ("user/toy-GGUF:Q8_0", "user/tiny-GGUF:Q8_0"):
         run = home("rm", model, "--yes")
         assert (run.exit_code, run.stdout) == (0, b"")
+        assert re.fullmatch(r"deleted 1 model, .*\d measurements: [\d.]+ kB freed\n", run.stderr)
     assert list((home.path / "hf/hub").glob("models--*")) == []
     assert list((home.path / "STATE").rglob("*.json")) == []
     assert list((home.path / "CACHE").rglob("*.gguf")) == []
