@@ -210,6 +210,44 @@ def test_a_file_that_is_no_model_fails_the_check(call: Call, tmp_path: Path) -> 
     assert run.json["findings"][0]["failed"]
 
 
+NOT_KEPT = "note: what is measured and learned here is not kept for later runs: cannot write to "
+
+
+@pytest.fixture
+def no_state(tmp_path: Path) -> dict[str, str]:
+    (tmp_path / "file").write_text("")
+    return {"XDG_STATE_HOME": str(tmp_path / "file")}
+
+
+def test_what_cannot_be_kept_is_said_once_and_the_run_goes_on(
+    call: Call, models: Models, no_state: dict[str, str]
+) -> None:
+    words = ("run", "hi", "-n", "4", "--temp", "0", *models.pair)
+    kept, run = call(*words), call(*words, env=no_state)
+    assert (run.exit_code, run.stdout) == (0, kept.stdout)
+    (note,) = [line for line in run.stderr.splitlines() if "not kept" in line]
+    assert note.startswith(NOT_KEPT) and "`XDG_STATE_HOME`" in note
+    assert "not kept" not in call(*words, "-q", env=no_state).stderr + kept.stderr
+
+
+def test_what_cannot_be_kept_is_said_beside_json_and_many_answers(
+    call: Call, models: Models, no_state: dict[str, str]
+) -> None:
+    one = call("run", "hi", "-n", "4", "--json", *models.pair, env=no_state)
+    assert one.json["schema"] and one.stderr.count("not kept") == 1
+    words = ("run", "--input", "-", "-n", "4", *models.pair)
+    many = call(*words, stdin=b'{"prompt": "a"}\n{"prompt": "b"}\n', env=no_state)
+    assert (many.exit_code, len(many.events)) == (0, 2)
+    assert many.stderr.count("not kept") == 1
+
+
+def test_a_check_up_says_what_cannot_be_kept(
+    call: Call, models: Models, no_state: dict[str, str]
+) -> None:
+    text = call("doctor", *models.pair, "--measure", env=no_state).stdout.decode()
+    assert text.count(NOT_KEPT) == 1
+
+
 def test_a_pair_that_is_not_cached_is_a_note_with_what_to_type(spec_cli: SpecCli) -> None:
     run = spec_cli("doctor", "--json")
     assert run.exit_code == 0
