@@ -124,14 +124,22 @@ def test_show_of_a_model_that_is_no_pair(home: Home, models: Models) -> None:
 
 
 def test_what_a_run_measured_is_shown_and_used(home: Home, models: Models) -> None:
-    run = home.call("run", "hi", "-m", "toy", "-n", "4", "--offline", "-q")
+    assert home("check", "toy").stdout.decode().count("typical for this kind of pair") == 2
+    words = ("--temp", "0", "-k", "3", "-n", "16", "--offline", "-q")
+    run = home.call("run", "hi", "-m", "toy", *words)
     assert run.exit_code == 0, run.stderr
     shown = home("show", "toy", "--json").json
     assert shown["target"]["measured"]["pass_ms"]["1"] > 0
     assert shown["draft"]["guess_ms"] > 0
     assert shown["prediction"]["measured"] is True
     assert "a plain step " in home("show", "toy").stdout.decode()
-    assert "costs measured on this machine" in home("check", "toy").stdout.decode()
+    text = home("check", "toy").stdout.decode()
+    assert "costs measured on this machine" in text
+    assert re.search(r"  `--temp 0`, measured on \d+ tokens of this pair\n", text)
+    assert "  sampled, typical for this kind of pair\n" in text
+    greedy, sampled = home("check", "toy", "--json").json["prediction"]["expected"]
+    assert greedy["rule"] == "greedy" and greedy["tokens"] > 0 == sampled["tokens"]
+    assert 0 < greedy["acceptance"] < 1 and greedy["speedup"] >= 1
 
 
 # -- check
