@@ -147,7 +147,7 @@ def leftovers_of(copy: Path) -> Leftovers:
     found = copy.parent.glob(f"{glob.escape(copy.name)}.*{PARTIAL}")
     return Leftovers(
         tuple(path for path in found if path.is_file() and not path.is_symlink()),
-        lock if lock.is_file() and not lock.is_symlink() else None,
+        None if lock.is_symlink() else lock,
     )
 
 

@@ -20,13 +20,18 @@ _PARTIAL = (".incomplete", ".spec-cli.wheels")  # how the names end
 
 @dataclass(frozen=True, slots=True)
 class Leftovers:
-    """What is left beside one file. `lock` None: there is no lock file."""
+    """What is left beside one file. `lock` need not be there; None: it is behind a link."""
 
     partials: tuple[Path, ...]
     lock: Path | None
 
     def __bool__(self) -> bool:
-        return bool(self.partials or self.lock)
+        return bool(self.partials) or self.has_lock
+
+    @property
+    def has_lock(self) -> bool:
+        """Whether there is a lock file, held or not."""
+        return self.lock is not None and self.lock.is_file()
 
     @property
     def obstacle(self) -> str | None:
@@ -60,7 +65,7 @@ def of_download(cache_dir: Path, repo: str, blob: str) -> Leftovers:
     lock = lock_path(cache_dir, repo, blob)
     return Leftovers(
         tuple(path for path in _partials(cache_dir, repo) if path.name.startswith(f"{blob}.")),
-        lock if lock.is_file() and _is_own(lock, cache_dir) else None,
+        lock if _is_own(lock, cache_dir) else None,
     )
 
 
@@ -71,15 +76,13 @@ def partial_blobs(cache_dir: Path, repo: str) -> set[str]:
 
 @contextmanager
 def held(leftovers: Iterable[Leftovers]) -> Iterator[None]:
-    """Hold all their locks. Raises ModelError where another process does, or a lock is not ours."""
+    """Hold those of their locks that are there. Raises ModelError where one cannot be had."""
     from filelock import FileLock, Timeout  # slow to import
 
     with ExitStack() as stack:
-        for lock in (left.lock for left in leftovers):
-            if lock is None or not lock.exists():
-                continue
+        for lock in (left.lock for left in leftovers if left.has_lock):
             try:
-                stack.enter_context(FileLock(lock, timeout=0))
+                stack.enter_context(FileLock(str(lock), timeout=0))
             except Timeout:
                 hint = "run the command again when it has ended"
                 raise ModelError(f"another process holds the lock {lock}", hint=hint) from None

@@ -47,7 +47,7 @@ class Removal:
     @property
     def n_locks(self) -> int:
         """How many lock files go."""
-        return sum(left.lock is not None for left in self.leftovers)
+        return sum(left.has_lock for left in self.leftovers)
 
     @property
     def freed_bytes(self) -> int:
