@@ -37,14 +37,21 @@ class StateStore:
 
     The whole key is stored with the value and compared on load. A file that cannot be read is
     as good as none, and one that cannot be written is only logged: nothing here is needed.
-    `problem` is for telling the user before.
+    `problem` is for telling the user so.
     """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+        self._was_tried = False
 
     def problem(self) -> str | None:
-        """Why what is saved will be lost, found out by writing; None where it is kept."""
+        """Why what is saved will be lost, found out by writing; None where it is kept.
+
+        It is told once: None after that.
+        """
+        if self._was_tried:
+            return None
+        self._was_tried = True
         try:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             with temporary_directory(self._directory) as scratch:

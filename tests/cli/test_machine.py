@@ -239,6 +239,8 @@ def test_what_cannot_be_kept_is_said_beside_json_and_many_answers(
     many = call(*words, stdin=b'{"prompt": "a"}\n{"prompt": "b"}\n', env=no_state)
     assert (many.exit_code, len(many.events)) == (0, 2)
     assert many.stderr.count("not kept") == 1
+    chat = call("chat", "-n", "4", *models.pair, stdin=b"a\nb\n", env=no_state)
+    assert (chat.exit_code, chat.stderr.count("not kept")) == (0, 1)
 
 
 def test_a_check_up_says_what_cannot_be_kept(
