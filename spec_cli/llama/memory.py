@@ -13,10 +13,8 @@ place of its own (llama_memory_recurrent::find_slot). That works for every archi
 
 from __future__ import annotations
 
-from typing import Any
-
 from spec_cli.errors import ResourceError
-from spec_cli.llama.library import library
+from spec_cli.llama.native import NativeContext
 
 N_SNAPSHOTS = 7  # of a target: each is as large as the state, and longer drafts seldom hold
 TEXT, OTHER = 0, 1  # sequences: the text, and a mark or what is copied into the text
@@ -29,12 +27,11 @@ class Memory:
     forgets them before the next pass, all at once, since snapshots serve but once after a pass.
     """
 
-    def __init__(self, handle: Any, *, is_recurrent: bool, n_sequences: int) -> None:
-        """`handle` is of a llama_context; more than one sequence is for marks and copies."""
-        self._api = library().api
-        self._memory = self._api.llama_get_memory(handle)
+    def __init__(self, native: NativeContext, *, is_recurrent: bool, n_sequences: int) -> None:
+        """More than one sequence is for marks and copies."""
+        self._native = native
         self._is_recurrent, self._n_sequences = is_recurrent, n_sequences
-        self.n_snapshots = int(self._api.llama_n_rs_seq(handle)) if is_recurrent else 0
+        self.n_snapshots = native.n_snapshots
         self.n_past = 0
         self._n_held = 0
         self._n_undoable = 0  # tokens of the last pass that snapshots can take back
@@ -74,7 +71,7 @@ class Memory:
             self.unmark()
         if 0 < self.n_past == self._mark:
             self._forget(TEXT, 0)
-            self._copy(OTHER, TEXT)
+            self._native.copy(OTHER, TEXT)
             self._is_taken_back = False
         else:
             self._forget(TEXT, self.n_past)
@@ -91,7 +88,7 @@ class Memory:
         self.settle()
         if self.n_past != self._mark and not self._is_taken_back:
             self.unmark()
-            self._copy(TEXT, OTHER)
+            self._native.copy(TEXT, OTHER)
             self._mark = self.n_past
 
     def unmark(self) -> None:
@@ -105,8 +102,7 @@ class Memory:
 
         Else, and where not `is_whole`, it is emptied again.
         """
-        last = self._api.llama_memory_seq_pos_max(self._memory, TEXT)
-        if is_whole and last == n_past - 1:
+        if is_whole and self._native.last_position(TEXT) == n_past - 1:
             self.n_past = self._n_held = n_past
             return True
         self._forget(TEXT, 0)
@@ -115,13 +111,10 @@ class Memory:
     def take_copy(self) -> None:
         """Add to the text what was written into the second sequence."""
         assert not self._is_taken_back
-        self._copy(OTHER, TEXT)
+        self._native.copy(OTHER, TEXT)
         self._forget(OTHER, 0)
         self._n_undoable = 0
 
     def _forget(self, sequence: int, n_past: int) -> None:
-        if not self._api.llama_memory_seq_rm(self._memory, sequence, n_past, -1):
+        if not self._native.forget_from(n_past, sequence):
             raise ResourceError("this model's memory cannot drop its last tokens")
-
-    def _copy(self, source: int, target: int) -> None:
-        self._api.llama_memory_seq_cp(self._memory, source, target, -1, -1)

@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 
 from spec_cli.errors import Cancelled, ResourceError
 from spec_cli.events import DraftingOff, Event, Finished, Notice, RoundDone
-from spec_cli.llama.context import ContextSettings, LlamaContext
+from spec_cli.llama.context import LlamaContext
 from spec_cli.llama.memory import N_SNAPSHOTS, Memory
 from spec_cli.llama.model import LlamaModel, LoadSettings
+from spec_cli.llama.native import ContextSettings
 from spec_cli.llama.rolling_back import returns, rolls_back
 from spec_cli.loader import Environment, Loader
 from spec_cli.session import Session
