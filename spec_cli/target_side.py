@@ -49,8 +49,10 @@ class TargetSide:
         match self.plan.rollback:
             case Rollback.NONE:
                 return "the target's memory is recurrent: it cannot forget rejected tokens"
-            case Rollback.WRONG:
-                return "the target's memory is recurrent, and forgets rejected tokens wrongly here"
+            case Rollback.UNPROVED:
+                return (
+                    "the target's memory is recurrent, and its rollback was not proved exact here"
+                )
         if self.plan.max_width == 1:
             return "no wider pass gives the bits of a plain step here"
         return None
@@ -130,7 +132,10 @@ class TargetSide:
 
     @property
     def _n_snapshots(self) -> int:
-        """Of a recurrent memory: the tokens of the widest pass besides the first, which holds."""
+        """Of a recurrent memory: the tokens of the widest pass besides the first, which holds.
+
+        As many where nothing is drafted: kernels may differ.
+        """
         is_recurrent = self.plan.rollback is Rollback.SNAPSHOTS
         return (self.plan.max_width or 1) - 1 if is_recurrent else 0
 

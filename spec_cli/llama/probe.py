@@ -115,7 +115,7 @@ class Prober:
         with LlamaContext(self._model, settings, cancelled=self._cancelled) as context:
             if not context.n_snapshots:
                 return Rollback.NONE
-            return Rollback.SNAPSHOTS if rolls_back(context) else Rollback.WRONG
+            return Rollback.SNAPSHOTS if rolls_back(context) else Rollback.UNPROVED
 
     def _probe(self, kernels: Kernels, *, against: Kernels | None = None) -> WidthProbe:
         """About two passes of each width, and some more to compare speeds with `against`."""

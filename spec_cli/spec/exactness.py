@@ -44,13 +44,13 @@ class Rollback(StrEnum):
     """How a memory forgets tokens at the end of a pass.
 
     `any`: as many as there are. A recurrent one goes back by its `snapshots`; `none`: it keeps
-    none. `wrong`: it keeps some, but what follows them had other logits.
+    none. `unproved`: it keeps some, but what follows them was not seen to have the same bits.
     """
 
     ANY = "any"
     SNAPSHOTS = "snapshots"
     NONE = "none"
-    WRONG = "wrong"
+    UNPROVED = "unproved"
 
     @property
     def works(self) -> bool:

@@ -446,7 +446,7 @@ def test_a_target_that_goes_back_wrongly_is_decoded_plainly_and_says_so(
     monkeypatch.undo()  # what was found is kept
     drafted = run(environment, target, models / "qwen35-draft.gguf", GREEDY, draft_tokens=4)
     assert [event.reason for event in drafted if isinstance(event, DraftingOff)] == [
-        "the target's memory is recurrent, and forgets rejected tokens wrongly here"
+        "the target's memory is recurrent, and its rollback was not proved exact here"
     ]
     assert finished(drafted).tokens == finished(plain).tokens
 
