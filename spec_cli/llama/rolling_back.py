@@ -2,38 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from spec_cli.llama.context import LlamaContext
+from spec_cli.llama.memory import N_SNAPSHOTS
 from spec_cli.spec.exactness import agree
 from spec_cli.spec.interfaces import Logits
 
-_ROUNDS = 3  # one after the other, each of which goes back
-_PASSES = ((1, 2), (2, 3), (1, 8), (4, 8))  # of so many tokens the first few are kept
-_N_PREFIX = 3
-N_TOKENS = _N_PREFIX + _ROUNDS * 4 + 8  # that a context needs to hold
+_ROUNDS = 3  # of returning to a mark
+_WIDTHS = (3, N_SNAPSHOTS + 1)  # of passes whose rows do not depend on their index in any kernel
+_KEPT = (1, 2, 4)  # tokens of a pass
+_N_PREFIX, _N_TEXT = 3, 4
+N_TOKENS = _N_PREFIX + _N_TEXT + _WIDTHS[-1]  # that a context needs to hold
 
 
 def rolls_back(context: LlamaContext) -> bool:
-    """Whether snapshots give the bits of never having evaluated what was dropped.
+    """Whether what follows a rollback to a snapshot has the bits of what follows none.
 
-    Of passes some tokens are dropped, and what follows must have the same bits whatever those were,
-    and as if there had been none. Kernels may compute a row in another way in a pass of another
-    width: bits are compared where the rows before anything was dropped agree, and that must be
-    so for some passes. Raises ResourceError or Cancelled.
+    A text is evaluated by passes of one width. Of each some tokens are kept, and what others were
+    is dropped; where more are kept at once, memory goes back less often. The rows of the text, and
+    those after it, must be the same either way. Raises ResourceError or Cancelled.
     """
-    is_proved = False
-    for n_kept, width in _PASSES:
-        wrong = (any_tokens(context.n_vocab, width - n_kept, seed) for seed in (1, 2))
-        never, one, other = (_rounds(context, n_kept, tokens) for tokens in ((), *wrong))
-        for found, expected in ((one, never), (other, one)):
-            if agree(found[:n_kept], expected) and not agree(found, expected):
-                return False
-        is_proved |= agree(one, never)
+    for width in _WIDTHS:
+        ways = [(n_kept, seed) for n_kept in _KEPT if n_kept < width for seed in (1, 2)]
+        first, *others = (_rows(context, width, *way) for way in ways)
+        if not all(agree(rows, first) for rows in others):
+            return False
     context.keep(())
-    return is_proved
+    return True
 
 
 def returns(context: LlamaContext) -> bool:
@@ -66,14 +62,16 @@ def any_tokens(n_vocab: int, n: int, seed: int = 0) -> list[int]:
     return [(7919 * i + 1009 + 613 * seed) % n_vocab for i in range(n)]
 
 
-def _rounds(context: LlamaContext, n_kept: int, wrong: Sequence[int]) -> Logits:
-    """The rows of the tokens that are kept of each round; `wrong` ones follow, and are dropped."""
-    text = any_tokens(context.n_vocab, _N_PREFIX + _ROUNDS * n_kept)
+def _rows(context: LlamaContext, width: int, n_kept: int, seed: int) -> Logits:
+    """The rows of the text and of a pass after it; `seed` tells what other tokens are dropped."""
+    text = any_tokens(context.n_vocab, _N_PREFIX + _N_TEXT)
     context.keep(())
     context.eval(text[:_N_PREFIX], n_rows=0)
     rows = []
     for start in range(_N_PREFIX, len(text), n_kept):
-        evaluated = context.eval([*text[start : start + n_kept], *wrong])
-        rows.append(evaluated[:n_kept].copy())
-        context.rollback(start + n_kept)
+        end = start + n_kept
+        dropped = any_tokens(context.n_vocab, width - n_kept, seed)
+        rows.append(context.eval([*text[start:end], *dropped])[:n_kept].copy())
+        context.rollback(end)
+    rows.append(context.eval(any_tokens(context.n_vocab, width)).copy())
     return np.concatenate(rows)

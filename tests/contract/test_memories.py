@@ -26,6 +26,7 @@ from spec_cli.session import Session
 from spec_cli.settings import DrafterKind, GenerationSettings, SessionSettings
 from spec_cli.spec.costs import PassTimes
 from spec_cli.spec.exactness import DEFAULT_KERNELS, Exact, ExactnessPlan, Rollback, Widths
+from spec_cli.spec.interfaces import Logits
 from spec_cli.spec.sampling import SamplingSettings
 from spec_cli.state import StateStore
 from tests.tiny_gguf import N_WINDOW, write_tiny_model
@@ -425,7 +426,19 @@ class MixesUp(LlamaContext):
                 self.eval([42])
 
 
-@pytest.mark.parametrize("kind", [LeavesOne, MixesUp])
+class SplitsPasses(LlamaContext):
+    """Does not know that of the last two tokens alone there are snapshots: others are older."""
+
+    def eval(self, tokens: Sequence[int], n_rows: int | None = None) -> Logits:
+        if n_rows == 0 or len(tokens) < 3:
+            return super().eval(tokens, n_rows)
+        first = super().eval(tokens[:-2]).copy()
+        rows = np.concatenate([first, super().eval(tokens[-2:])])
+        self._memory._n_undoable = min(len(tokens) - 1, self.n_snapshots)
+        return rows
+
+
+@pytest.mark.parametrize("kind", [LeavesOne, MixesUp, SplitsPasses])
 def test_a_memory_that_goes_back_wrongly_is_found_out(
     models: Path, kind: type[LlamaContext]
 ) -> None:
