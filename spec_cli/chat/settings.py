@@ -90,7 +90,7 @@ class _Setting:
         try:
             value = self._value(word)
         except ValueError:
-            numbers = ["a number"] if self.number else []
+            numbers = {int: ["a whole number"], float: ["a number"], None: []}[self.number]
             allowed = " or ".join([*(f"`{w}`" for w in self.words), *numbers])
             raise UsageError(f"{name} is `{word}`, but must be {allowed}") from None
         if self.is_sampling:

@@ -19,7 +19,7 @@ from spec_cli.cli import text_options as text_opt
 from spec_cli.cli.chat_commands import COMMANDS
 from spec_cli.cli.chat_pairs import LoadedSpeakers
 from spec_cli.cli.chat_speaker import Speaker
-from spec_cli.cli.chat_talk import Speakers, Talk, Turns
+from spec_cli.cli.chat_talk import Begun, Speakers, Talk, Turns
 from spec_cli.cli.chat_template import TemplateChoice
 from spec_cli.cli.display_options import Color
 from spec_cli.cli.grouped import grouped
@@ -37,6 +37,7 @@ from spec_cli.terminal import ColorMode, Terminal, detect
 
 @grouped
 def chat(
+    message: chat_options.Message = None,
     *,
     system: opt.System = None,
     system_file: text_opt.SystemFile = None,
@@ -68,6 +69,7 @@ def chat(
     Examples:
       spec-cli chat
       spec-cli chat -m qwen3-8b --system "Answer briefly."
+      spec-cli chat "/load llamas.json"
       printf 'Name a llama.\\nAnother one.\\n' | spec-cli chat > answers.txt
     """
     terminal = detect(color)
@@ -110,15 +112,14 @@ def chat(
 
     with LoadedSpeakers(pair, choose=choose, fetch=fetch, make=speaker) as speakers:
         speakers.now.template(think=think)  # one that has no switch is told before anybody types
-        _talk(Chat(conversation, settings), speakers, terminal, registry, quiet=quiet)
+        turns = _turns(terminal, registry)
+        turns = turns if message is None else Begun(message, turns)
+        _talk(Chat(conversation, settings), speakers, terminal, turns, quiet=quiet)
 
 
-def _talk(
-    chat: Chat, speakers: Speakers, terminal: Terminal, registry: Registry, *, quiet: bool
-) -> None:
+def _talk(chat: Chat, speakers: Speakers, terminal: Terminal, turns: Turns, *, quiet: bool) -> None:
     """Talk until the user leaves. Raises typer.Exit where a turn of a pipe failed."""
     talk = Talk(chat, speakers, terminal, COMMANDS, draw_seed=lambda: secrets.randbits(32))
-    turns = _turns(terminal, registry)
     if turns.is_interactive and not quiet:
         talk.say(f"{speakers.now.name}. `/help` lists the commands, Ctrl-D leaves.")
     if exit_code := talk.run(turns):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Self
@@ -36,10 +37,14 @@ class Interrupts:
     Those of an earlier time are forgotten on entering.
     """
 
-    def __init__(self, last: int | None = 2) -> None:
-        """The signal number `last` ends the process at once; with None, no number of them does."""
+    def __init__(self, last: int | None = 2, *, leaving: Callable[[], None] = lambda: None) -> None:
+        """The signal number `last` ends the process at once, after a call of `leaving`.
+
+        With None, no number of them does.
+        """
         self.signal: signal.Signals | None = None
         self._last = last
+        self._leaving = leaving
         self._n_received = 0
         self._previous: dict[signal.Signals, signal._HANDLER] = {}
 
@@ -71,6 +76,7 @@ class Interrupts:
     def _receive(self, number: int, _frame: FrameType | None) -> None:
         self._n_received += 1
         if self._n_received == self._last:
+            self._leaving()
             with suppress(OSError):  # a terminal that has hung up
                 if sys.stderr is not None and sys.stderr.isatty():
                     os.write(2, _SHOW_CURSOR.encode())

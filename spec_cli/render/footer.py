@@ -1,7 +1,8 @@
 """Rows below the cursor of a terminal, which stays where the text ends.
 
 Everything right of and below the cursor belongs to the footer, so erasing it needs no memory of
-how many rows it had: a resize, which may wrap or unwrap them, leaves nothing behind.
+how many rows it had: a resize, which may wrap or unwrap them, leaves nothing behind. Only rows that
+it pushes out of the window are out of reach: tmux does, where the cursor was in one of the first.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from typing import TextIO
 _BEGIN = "\x1b[?2026h\x1b[?25l"  # one frame, where the terminal knows how (synchronized output)
 _END = "\x1b[?25h\x1b[?2026l"
 _ERASE_BELOW = "\x1b[J"
+_ERASE_RIGHT = "\x1b[K"
+_NEXT_ROW = "\r\x1b[B"  # where there is one: nothing may scroll between saving and restoring
 _DOWN = "\x1bD"  # index: keeps the column, and scrolls at the last row
 _UP = "\x1b[{}A"
 _SAVE, _RESTORE = "\x1b7", "\x1b8"
@@ -31,10 +34,11 @@ class Footer:
     def draw(self, rows: Sequence[str]) -> None:
         """Draw `rows`, none wider than the terminal, in place of those drawn before."""
         room = _DOWN * len(rows) + _UP.format(len(rows)) if rows else ""
-        body = "".join(f"\r\n{row}\x1b[K" for row in rows)
-        self._write(
-            _BEGIN + room + _SAVE + _NO_WRAP + body + _ERASE_BELOW + _WRAP + _RESTORE + _END
-        )
+        body = "".join(f"{_NEXT_ROW}{row}{_ERASE_RIGHT}" for row in rows)
+        frame = room + _SAVE + _NO_WRAP + body + _ERASE_BELOW + _WRAP + _RESTORE
+        # Right of the cursor is what text has left of a row that it ran into: it does where the
+        # terminal is narrower than we knew.
+        self._write(_BEGIN + _ERASE_RIGHT + frame + _END)
 
     def close(self) -> None:
         """Erase the rows and give the terminal back, whatever was going on."""

@@ -118,7 +118,8 @@ class LiveRenderer(Renderer):
                 self._notices.handle(event)
                 self._add_text(event)
             case Notice():
-                self._footer.lift()
+                if not (self._flow and self._flow.is_at_margin):
+                    self._footer.lift()
                 self._notices.handle(event)
                 self._repaint()
             case Finished():
@@ -168,9 +169,12 @@ class LiveRenderer(Renderer):
         size = self._size()
         if self._flow:
             self._flow.resize(size.columns)
-        if self._flow and self._flow.waits:
-            self._footer.lift()
-            self._flow.release()
+            self._flow.leave_margin()
+            if self._flow.is_at_margin:
+                return
+            if self._flow.waits:
+                self._footer.lift()
+                self._flow.release()
         self._footer.draw(self._rows(size))
         self._stale = False
 
@@ -189,6 +193,11 @@ class LiveRenderer(Renderer):
     def _close(self) -> None:
         if not self._closed:
             self._closed = True
+            if self._flow:
+                self._flow.resize(self._size().columns)
+                self._flow.leave_margin()
+                if self._flow.is_at_margin:
+                    self._flow.finish()  # to the next line
             self._footer.close()
             if self._flow:
                 self._flow.finish()

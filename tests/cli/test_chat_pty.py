@@ -6,6 +6,7 @@ import re
 import shlex
 import signal
 import stat
+import termios
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -193,7 +194,7 @@ def test_commands_are_completed(screen: Screen) -> None:
     screen.type("\t")
     screen.see("> /compact")
     screen.type("\r")
-    screen.wait("0 turns dropped, 0 left")
+    screen.wait("there is no turn to drop")
     screen.prompt()
     screen.type("\x04")
     assert screen.end() == 0
@@ -227,3 +228,20 @@ def test_redirected_answers_are_text_alone_and_the_prompt_stays_on_the_terminal(
     assert screen.end() == 0
     alone = spec_cli("run", "hello there", *map(str, args), "-q")
     assert out.read_bytes() == alone.stdout
+
+
+def test_what_is_typed_during_an_answer_waits_for_its_end(
+    spec_cli: SpecCli, models: Models
+) -> None:
+    args = ("--temp", "0", "-n", 3000, "-c", 60000, "-m", models.target, "--no-draft")
+    screen = Screen(spec_cli, *args)
+    screen.prompt()
+    screen.type("hello there\r")
+    screen.wait("tok/s")  # the panel
+    screen.type("typed ahead")
+    screen.wait(r"tok/s; length limit[^\n]*\n")
+    assert "typed ahead" not in screen.text
+    screen.see("> typed ahead")
+    screen.type("\x03", "\x04")
+    assert screen.end() == 0
+    assert termios.tcgetattr(screen.child.fd)[3] & termios.ECHO
