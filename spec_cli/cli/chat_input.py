@@ -21,6 +21,7 @@ from spec_cli.chat.quotes import QUOTES, is_open
 from spec_cli.chat.settings import SETTING_NAMES
 from spec_cli.cli.chat_commands import Command, Takes
 from spec_cli.cli.chat_talk import PREFIX
+from spec_cli.cli.signals import Terminated, at_termination
 from spec_cli.errors import UsageError
 from spec_cli.prompt import decode_text
 
@@ -89,7 +90,15 @@ class TypedTurns:
     def read(self, draft: str) -> str:
         """See `Turns.read`."""
         self._leaving = False
-        return self._session.prompt(_PROMPT, default=draft)
+        with at_termination(self._terminate):
+            return self._session.prompt(_PROMPT, default=draft)
+
+    def _terminate(self, why: Terminated) -> None:
+        """End the prompt from within its loop, which keeps an exception from outside to itself."""
+        app = self._session.app
+        if app.loop is None:
+            raise why
+        app.loop.call_soon_threadsafe(lambda: app.is_done or app.exit(exception=why))
 
     def _stay(self, _buffer: Buffer) -> None:
         self._leaving = False

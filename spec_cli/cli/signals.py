@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType, TracebackType
 from typing import Self
 
 _SHOW_CURSOR = "\x1b[?25h"
+_TERMINATION = (signal.SIGTERM, signal.SIGHUP)
 
 
 class Terminated(BaseException):
@@ -26,9 +27,25 @@ def raise_on_termination() -> None:
     def terminate(number: int, _frame: FrameType | None) -> None:
         raise Terminated(signal.Signals(number))
 
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in _TERMINATION:
         if not _is_ignored(number):
             signal.signal(number, terminate)
+
+
+@contextmanager
+def at_termination(act: Callable[[Terminated], None]) -> Iterator[None]:
+    """While entered, SIGTERM and SIGHUP are told to `act`, for what an exception would not end."""
+
+    def tell(number: int, _frame: FrameType | None) -> None:
+        act(Terminated(signal.Signals(number)))
+
+    heard = [number for number in _TERMINATION if not _is_ignored(number)]
+    before = {number: signal.signal(number, tell) for number in heard}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class Interrupts:

@@ -211,9 +211,13 @@ def test_what_a_model_writes_does_not_steer_the_terminal(spec_cli: SpecCli, mode
     assert screen.emulator.title == "" and "> hi" in screen.emulator.rows
 
 
-def test_a_terminate_signal_at_the_prompt_leaves_the_terminal_in_order(screen: Screen) -> None:
-    screen.child.kill(signal.SIGTERM)
-    assert screen.end() == 143
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_terminate_signal_at_the_prompt_leaves_the_terminal_in_order(
+    screen: Screen, number: signal.Signals
+) -> None:
+    screen.type("typed, never sent")
+    screen.child.kill(number)
+    assert screen.end() == 128 + number
     assert screen.emulator.cursor_is_visible and "Traceback" not in screen.text
 
 
@@ -243,5 +247,5 @@ def test_what_is_typed_during_an_answer_waits_for_its_end(
     assert "typed ahead" not in screen.text
     screen.see("> typed ahead")
     screen.type("\x03", "\x04")
-    assert screen.end() == 0
-    assert termios.tcgetattr(screen.child.fd)[3] & termios.ECHO
+    screen.wait(pexpect.EOF)
+    assert termios.tcgetattr(screen.child.child_fd)[3] & termios.ECHO
