@@ -26,7 +26,7 @@ from spec_cli.errors import UsageError
 from spec_cli.prompt import decode_text
 
 _PROMPT, _CONTINUED = "> ", "  "
-_LEAVING = "Ctrl-C again leaves, Ctrl-D too"
+_LEAVING = "Ctrl-C again leaves, Ctrl-D too", "Ctrl-C leaves"  # the second for narrow terminals
 
 
 class PipedTurns:
@@ -72,6 +72,7 @@ class TypedTurns:
     ) -> None:
         """The prompt is drawn on `screen`; `pairs` are the names of those known."""
         self._leaving = False
+        self._ended_by: Terminated | None = None
         self._session: PromptSession[str] = PromptSession(
             output=create_output(stdout=screen),
             history=open_history(history),
@@ -80,7 +81,7 @@ class TypedTurns:
             key_bindings=self._keys(),
             multiline=True,
             prompt_continuation=_CONTINUED,
-            rprompt=lambda: _LEAVING if self._leaving else "",
+            rprompt=self._hint,
             reserve_space_for_menu=4,
             enable_open_in_editor=True,
             tempfile_suffix=".md",
@@ -90,15 +91,25 @@ class TypedTurns:
     def read(self, draft: str) -> str:
         """See `Turns.read`."""
         self._leaving = False
-        with at_termination(self._terminate):
-            return self._session.prompt(_PROMPT, default=draft)
+        try:
+            with at_termination(self._terminate):
+                return self._session.prompt(_PROMPT, default=draft)
+        except Exception:
+            if self._ended_by is None:
+                raise
+            raise self._ended_by from None  # a terminal that has hung up fails in many ways
 
     def _terminate(self, why: Terminated) -> None:
         """End the prompt from within its loop, which keeps an exception from outside to itself."""
+        self._ended_by = why
         app = self._session.app
         if app.loop is None:
             raise why
         app.loop.call_soon_threadsafe(lambda: app.is_done or app.exit(exception=why))
+
+    def _hint(self) -> str:
+        room = self._session.output.get_size().columns - len(_PROMPT)
+        return next((words for words in _LEAVING if self._leaving and len(words) < room), "")
 
     def _stay(self, _buffer: Buffer) -> None:
         self._leaving = False

@@ -85,8 +85,8 @@ def _summary(
     """What remains of the figures, with a legend where `output` is coloured by origin."""
     styled = terminal.stderr_color
     if options.brief:
-        columns = terminal.stderr_size().columns if terminal.stderr_is_tty else None
-        return TurnLine(terminal.stderr, info, styled=styled, columns=columns)
+        size = terminal.stderr_size if terminal.stderr_is_tty else None
+        return TurnLine(terminal.stderr, info, styled=styled, size=size)
     legend = styled and isinstance(output, TerminalText) and output.styled
     return Summary(terminal.stderr, info, styled=styled, legend=legend)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import signal
@@ -219,6 +220,17 @@ def test_a_terminate_signal_at_the_prompt_leaves_the_terminal_in_order(
     screen.child.kill(number)
     assert screen.end() == 128 + number
     assert screen.emulator.cursor_is_visible and "Traceback" not in screen.text
+
+
+def test_a_terminal_that_hangs_up_ends_the_chat(
+    spec_cli: SpecCli, args: tuple[object, ...]
+) -> None:
+    screen = Screen(spec_cli, *args)
+    screen.prompt()
+    screen.child.ptyproc.fileobj.close()
+    _, status = os.waitpid(screen.child.pid, 0)
+    screen.child.closed = screen.child.ptyproc.closed = True
+    assert os.waitstatus_to_exitcode(status) == 128 + signal.SIGHUP
 
 
 def test_redirected_answers_are_text_alone_and_the_prompt_stays_on_the_terminal(
