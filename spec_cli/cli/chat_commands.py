@@ -127,8 +127,8 @@ def load(talk: Talk, argument: str) -> None:
     """Go on with a conversation that was saved."""
     path = _path(argument, "/load FILE")
     saved = archive.load(read_text(path, follow=False), talk.chat.settings, str(path))
-    talk.chat.conversation = saved.conversation
     talk.adopt(saved.settings)
+    talk.chat.conversation = saved.conversation
     other = saved.model not in (None, talk.model_name)
     of_whom = f"; {saved.model} gave the answers, {talk.model_name} goes on" if other else ""
     talk.say(f"{turns(len(saved.conversation.turns))} loaded from {path}{of_whom}")
