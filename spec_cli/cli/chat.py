@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from dataclasses import replace
 from datetime import datetime
@@ -22,6 +23,7 @@ from spec_cli.cli.chat_speaker import Speaker
 from spec_cli.cli.chat_talk import Begun, Speakers, Talk, Turns
 from spec_cli.cli.chat_template import TemplateChoice
 from spec_cli.cli.display_options import Color
+from spec_cli.cli.editor import edited
 from spec_cli.cli.grouped import grouped
 from spec_cli.cli.log import show_log
 from spec_cli.cli.option_groups import Drafting, Machine, Sampling, Structure, session_settings
@@ -136,4 +138,5 @@ def _turns(terminal: Terminal, registry: Registry) -> Turns:
         return PipedTurns(terminal.stdin.buffer)
     screen = terminal.stderr if terminal.stderr_is_tty else terminal.stdout
     history = state_dir() / "chat-history"
-    return TypedTurns(screen, history, COMMANDS, registry.pairs)
+    edit = partial(edited, environ=os.environ, terminal=terminal)
+    return TypedTurns(screen, history, COMMANDS, registry.pairs, edit=edit)

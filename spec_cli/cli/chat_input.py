@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
 from prompt_toolkit import PromptSession
+from prompt_toolkit.application import run_in_terminal
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter
 from prompt_toolkit.document import Document
@@ -21,6 +23,7 @@ from spec_cli.chat.quotes import QUOTES, is_open
 from spec_cli.chat.settings import SETTING_NAMES
 from spec_cli.cli.chat_commands import Command, Takes
 from spec_cli.cli.chat_talk import PREFIX
+from spec_cli.cli.guard import show_error
 from spec_cli.cli.signals import Terminated, at_termination
 from spec_cli.errors import UsageError
 from spec_cli.prompt import decode_text
@@ -69,8 +72,14 @@ class TypedTurns:
         history: Path,
         commands: Mapping[str, Command],
         pairs: Iterable[str],
+        *,
+        edit: Callable[[str], str],
     ) -> None:
-        """The prompt is drawn on `screen`; `pairs` are the names of those known."""
+        """The prompt is drawn on `screen`; `pairs` are the names of those known.
+
+        `edit` lets the user edit a text elsewhere; it may raise UsageError.
+        """
+        self._edit = edit
         self._leaving = False
         self._ended_by: Terminated | None = None
         self._session: PromptSession[str] = PromptSession(
@@ -83,8 +92,6 @@ class TypedTurns:
             prompt_continuation=_CONTINUED,
             rprompt=self._hint,
             reserve_space_for_menu=4,
-            enable_open_in_editor=True,
-            tempfile_suffix=".md",
         )
         self._session.default_buffer.on_text_changed += self._stay
 
@@ -107,6 +114,14 @@ class TypedTurns:
             raise why
         app.loop.call_soon_threadsafe(lambda: app.is_done or app.exit(exception=why))
 
+    def _edit_buffer(self, buffer: Buffer) -> None:
+        try:
+            text = self._edit(buffer.text)
+        except UsageError as error:
+            show_error(error.message, error.hint)
+        else:
+            buffer.document = Document(text, len(text))
+
     def _hint(self) -> str:
         room = self._session.output.get_size().columns - len(_PROMPT)
         return next((words for words in _LEAVING if self._leaving and len(words) < room), "")
@@ -128,6 +143,10 @@ class TypedTurns:
         @keys.add(Keys.Escape, Keys.Enter)
         def _(event: KeyPressEvent) -> None:
             event.current_buffer.newline(copy_margin=False)
+
+        @keys.add(Keys.ControlX, Keys.ControlE)
+        def _(event: KeyPressEvent) -> None:
+            run_in_terminal(partial(self._edit_buffer, event.current_buffer))
 
         @keys.add(Keys.ControlC)
         @keys.add(Keys.SIGINT)

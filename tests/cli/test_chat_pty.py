@@ -8,8 +8,9 @@ import shlex
 import signal
 import stat
 import termios
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pexpect
 import pytest
@@ -25,7 +26,13 @@ PROMPT = b"> "
 class Screen:
     """A chat on a terminal of 100 columns."""
 
-    def __init__(self, spec_cli: SpecCli, *args: object, redirect: str = "") -> None:
+    def __init__(
+        self,
+        spec_cli: SpecCli,
+        *args: object,
+        redirect: str = "",
+        env: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         """`redirect` is what a shell says behind the command."""
         self.emulator = Emulator(100, 30)
         words = shlex.join(map(str, (*spec_cli.program, "chat", *args)))
@@ -33,7 +40,7 @@ class Screen:
             "/bin/sh",
             ["-c", f"exec {words} {redirect}"],
             dimensions=(30, 100),
-            env=spec_cli.environ(TERMINAL),
+            env=spec_cli.environ(TERMINAL | dict(env)),
             cwd=str(spec_cli.home),
             timeout=60,
         )
@@ -261,3 +268,21 @@ def test_what_is_typed_during_an_answer_waits_for_its_end(
     screen.type("\x03", "\x04")
     screen.wait(pexpect.EOF)
     assert termios.tcgetattr(screen.child.child_fd)[3] & termios.ECHO
+
+
+def test_a_message_can_be_edited_elsewhere_and_nothing_of_that_is_among_the_answers(
+    spec_cli: SpecCli, args: tuple[object, ...], tmp_path: Path
+) -> None:
+    out, editor = tmp_path / "out", tmp_path / "editor"
+    editor.write_text('#!/bin/sh\necho a picture of the text\necho and more >> "$1"\n')
+    editor.chmod(0o755)
+    screen = Screen(spec_cli, *args, redirect=f"> {out}", env={"VISUAL": str(editor)})
+    screen.prompt()
+    screen.type("hello there ", "\x18\x05")
+    screen.see("a picture of the text")
+    screen.see("and more")
+    screen.say("")
+    screen.type("\x04")
+    assert screen.end() == 0
+    alone = spec_cli("run", "hello there and more", *map(str, args), "-q")
+    assert out.read_bytes() == alone.stdout
