@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 import pyte
@@ -16,7 +17,8 @@ Row = dict[int, Cell]
 class _Screen(pyte.HistoryScreen):  # type: ignore[misc]
     """pyte, but a wide character does not hang over the margin, a tab does not come back from it,
     drawing goes on after a character of no width, what is erased is empty, and erasing where the
-    cursor waits to wrap takes the last character along.
+    cursor waits to wrap takes the last character along; erasing all of the window moves it into the
+    scroll-back, as in tmux.
 
     A resize does what tmux does or, where it does not `reflow`, cuts rows as xterm does.
     """
@@ -43,6 +45,9 @@ class _Screen(pyte.HistoryScreen):  # type: ignore[misc]
             self._empty(self.cursor.y, self.cursor.x)
 
     def erase_in_display(self, how: int = 0, *args: Any, **kwargs: Any) -> None:
+        if how == self.cursor.x == self.cursor.y == 0:
+            used = [y for y in range(self.lines) if self.buffer[y]]
+            self.history.top.extend(copy(self.buffer[y]) for y in range(max(used, default=-1) + 1))
         super().erase_in_display(how, *args, **kwargs)
         if how == 0:
             self._empty(self.cursor.y, self.cursor.x)

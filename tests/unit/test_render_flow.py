@@ -13,7 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.style import Style
 
-from spec_cli.events import Finished, FinishReason, Origin, ReasoningDelta, RoundDone, TextDelta
+from spec_cli.events import (
+    Finished,
+    FinishReason,
+    Origin,
+    PromptProgress,
+    ReasoningDelta,
+    RoundDone,
+    TextDelta,
+)
 from spec_cli.render.flow import TextFlow, walk
 from spec_cli.render.live import LiveRenderer
 from spec_cli.render.notices import Notices
@@ -160,7 +168,7 @@ def test_repaints_stay_under_ten_a_second() -> None:
     with scene.renderer:
         for _ in play(scene, "line\n" * n_lines, [5 * n for n in range(n_lines)]):
             pass
-    n_frames = scene.stderr.sent.count(b"\x1b8")
+    n_frames = scene.stderr.sent.count(b"\x1b[?7l")
     assert 2 < n_frames <= 10 * n_lines * 0.004
 
 
@@ -242,6 +250,15 @@ def test_a_resize_that_is_noticed_late_leaves_nothing_of_the_panel() -> None:
         scene.renderer.handle(END)
     assert scene.emulator.below_cursor == []
     assert set("".join(scene.emulator.rows)) <= set(text)
+
+
+def test_a_panel_in_the_corner_of_the_window_does_not_become_scroll_back() -> None:
+    scene = Scene(60, 12, tick_s=1.0)
+    with scene.renderer:
+        scene.renderer.handle(PromptProgress(3, 9))
+        scene.renderer.handle(TextDelta("one\ntwo", (1,), Origin.PLAIN))
+        scene.renderer.handle(END)
+    assert scene.shows("one\ntwo\n")
 
 
 def test_a_lower_terminal_keeps_the_text_and_loses_the_panel() -> None:
