@@ -273,7 +273,7 @@ def test_a_matrix_goes_on_with_its_file(verify: Verify, monkeypatch: Patch, tmp_
         (("--temp", "warm"), "--temp is `warm`"),
         (("--temp", "0,-1"), "--temp is -1.0, but must be 0 or more"),
         (("--temp", "0,,1"), "--temp is ``"),
-        (("--drafter", "model,oracle"), "--drafter names `oracle`, but knows `model`"),
+        (("--drafter", "model,oracle"), "--drafter is `oracle`, but must be one of `model`"),
         (("-k", "3,many"), "--draft-tokens is `many`, but must be a number or `auto`"),
         (("-k", "0"), "--draft-tokens is 0, but must be from 1 to 63"),
         (("-n", "0"), "--max-tokens is 0, but must be 1 or more"),

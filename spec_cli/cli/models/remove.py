@@ -16,6 +16,7 @@ from spec_cli.measured import Measurements
 from spec_cli.places import copies_dir
 from spec_cli.registry import load_registry
 from spec_cli.removal import Removal, plan_removal
+from spec_cli.spec.counts import counted
 from spec_cli.terminal import Terminal, detect
 
 
@@ -61,7 +62,7 @@ def _lines(removal: Removal) -> Iterator[str]:
     for copy in removal.copies:
         yield f"delete {copy}, {decimal(copy.stat().st_size)}"
     if n := len(removal.measurements):
-        yield f"delete {n} {'measurement' if n == 1 else 'measurements'}"
+        yield f"delete {counted(n, 'measurement')}"
     for name, reason in removal.kept.items():
         yield f"keep {name}: {reason}"
     yield f"frees {decimal(removal.freed_bytes)}"
