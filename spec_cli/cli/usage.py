@@ -14,6 +14,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from spec_cli.cli.accepted import Accepted, Parameter
 from spec_cli.errors import UsageError
 from spec_cli.names import nearest
+from spec_cli.spec.counts import counted
 
 _MAX_CHARS = 60  # of a word that is quoted
 
@@ -75,11 +76,12 @@ class _Line:
 
     def extra_arguments(self, extra: Sequence[str]) -> UsageError:
         """More arguments were typed than the command takes."""
-        more = f" and {len(extra) - 1} more" if len(extra) > 1 else ""
+        message = f"{counted(len(extra), 'argument')} too many: `{_short(extra[0])}`"
+        message += " and so on" if len(extra) > 1 else ""
         hint = _see_help(self.context)
         if any(argument.name == "prompt" for argument in self._arguments):
             hint = "put a prompt of several words in quotes"
-        return UsageError(f"unexpected argument `{_short(extra[0])}`{more}", hint=hint)
+        return UsageError(message, hint=hint)
 
     def _explanation(self, error: click.UsageError) -> UsageError:
         match error:
@@ -87,9 +89,9 @@ class _Line:
                 return self._unknown_option(name)
             case click.BadOptionUsage(option_name=name):
                 return self._bad_usage(name)
-            case click.MissingParameter(param=parameter) if parameter is not None:
+            case click.MissingParameter(param=TyperOption() | TyperArgument() as parameter):
                 return self._missing(parameter)
-            case click.BadParameter(param=parameter) if parameter is not None:
+            case click.BadParameter(param=TyperOption() | TyperArgument() as parameter):
                 return self._wrong_value(parameter)
         message = error.format_message().rstrip(".")
         return UsageError(message[:1].lower() + message[1:], hint=_see_help(self.context))
@@ -154,7 +156,8 @@ class _Line:
 
     def _nearest_option(self, word: str) -> str | None:
         flags = [flag for p in self._parameters for flag in (*p.opts, *p.secondary_opts)]
-        return nearest(f"--{word.lstrip('-')}", [flag for flag in flags if flag.startswith("--")])
+        near = nearest(word.lstrip("-"), [flag[2:] for flag in flags if flag.startswith("--")])
+        return near and f"--{near}"
 
     @property
     def _parameters(self) -> list[Parameter]:

@@ -46,7 +46,7 @@ WRONG = {
     ("--chat-template", "{{ 1 / 0 }}"): ("does not work", "ZeroDivisionError"),
     ("--chat-template", "{{ raise_exception('no') }}"): ("refuses the messages: no",),
     ("--chat-template", "{{ '' }}"): ("it gives an empty prompt",),
-    ("a second prompt",): ("unexpected argument `a second prompt`", "in quotes"),
+    ("a second prompt",): ("1 argument too many: `a second prompt`", "in quotes"),
     ("--no-such-option",): ("unknown option `--no-such-option`", "`spec-cli run --help`"),
 }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import typer
 
 from spec_cli.cli.guard import guarded
@@ -32,7 +34,7 @@ def models(context: typer.Context, files: Files = False, as_json: AsJson = False
         raise UsageError(f"{option} stands before the command", hint=hint)
 
 
-for name, command in {
+_COMMANDS: dict[str, Callable[..., None]] = {
     "list": listing.list_models,
     "show": show.show,
     "pull": pull.pull,
@@ -42,5 +44,7 @@ for name, command in {
     "suggest": suggest.suggest,
     "add": edit.add,
     "forget": edit.forget,
-}.items():
+}
+
+for name, command in _COMMANDS.items():
     group.command(name, cls=Command)(guarded(command))
