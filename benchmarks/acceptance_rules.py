@@ -27,7 +27,7 @@ from spec_cli.session import Session
 from spec_cli.settings import DrafterKind, GenerationSettings, SessionSettings
 from spec_cli.spec.acceptance import Accept, MatchRule
 from spec_cli.spec.coupling import GreedyChooser, make_chooser
-from spec_cli.spec.interfaces import AcceptanceRule, Drawn, Logits
+from spec_cli.spec.interfaces import AcceptanceRule, Drawn, Logits, Place
 from spec_cli.spec.sampling import SamplingSettings
 from spec_cli.state import StateStore
 
@@ -43,7 +43,7 @@ class MatchGreedyRule(MatchRule):
 
     def draw(self, logits: Logits, position: int, history: Sequence[int]) -> Drawn:
         """The draft model's likeliest token."""
-        return self._greedy.draw(logits, position, history)
+        return self._greedy.draw(logits, Place(position, history))
 
 
 def main() -> None:

@@ -9,8 +9,8 @@ _PRIVATE = 0o600
 _PUBLIC = 0o666  # less what the user's umask takes away
 
 
-def write_whole(path: Path, text: str, *, private: bool = False) -> None:
-    """Put a file with `text` at `path`, in place of what is there; no link is followed.
+def write_whole(path: Path, content: str | bytes, *, private: bool = False) -> None:
+    """Put a file with `content` at `path`, in place of what is there; no link is followed.
 
     `private`: for its owner alone. Raises OSError, and then leaves what was there.
     """
@@ -20,5 +20,5 @@ def write_whole(path: Path, text: str, *, private: bool = False) -> None:
     ) as scratch:
         whole = Path(scratch) / path.name
         whole.touch(_PRIVATE if private else _PUBLIC)
-        whole.write_text(text, encoding="utf-8")
+        whole.write_bytes(content.encode() if isinstance(content, str) else content)
         whole.replace(path)

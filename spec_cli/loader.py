@@ -17,10 +17,11 @@ from spec_cli.exactness import Planner, TargetSetup
 from spec_cli.fitter import Fitter, Offload
 from spec_cli.gguf import Header
 from spec_cli.host_memory import HostMemory, host_memory
-from spec_cli.llama.context import ContextSettings, LlamaContext
+from spec_cli.llama.context import LlamaContext
 from spec_cli.llama.devices import Device, cpu_device, offload_devices
 from spec_cli.llama.library import library
 from spec_cli.llama.model import LlamaModel, LoadSettings
+from spec_cli.llama.native import ContextSettings
 from spec_cli.llama.rehearsal import rehearse
 from spec_cli.llama.sequences import LlamaSequences
 from spec_cli.parallel_plan import ParallelPlans

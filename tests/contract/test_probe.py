@@ -17,8 +17,9 @@ import pytest
 
 from spec_cli.errors import Cancelled, ResourceError
 from spec_cli.exactness import Planner, TargetSetup, _probe_from_json
-from spec_cli.llama.context import KV_TYPES, ContextSettings, LlamaContext
+from spec_cli.llama.context import LlamaContext
 from spec_cli.llama.model import LlamaModel, LoadSettings
+from spec_cli.llama.native import KV_TYPES, ContextSettings
 from spec_cli.llama.probe import Prober
 from spec_cli.spec.costs import TARGET_WIDTHS
 from spec_cli.spec.exactness import DEFAULT_KERNELS, Exact, Kernels, WidthProbe
@@ -453,7 +454,8 @@ REPEAT_TOO_OFTEN = """
 import sys
 from pathlib import Path
 from spec_cli.errors import ResourceError
-from spec_cli.llama.context import ContextSettings, LlamaContext
+from spec_cli.llama.context import LlamaContext
+from spec_cli.llama.native import ContextSettings
 from spec_cli.llama.model import LlamaModel, LoadSettings
 
 settings = ContextSettings(n_ctx=1024, n_threads=1, n_sequences=int(sys.argv[2]))

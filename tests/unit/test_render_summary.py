@@ -126,5 +126,5 @@ def test_styles_are_for_terminals_and_change_no_word() -> None:
 def test_numbers_keep_their_width() -> None:
     values = (0.0, 0.994, 0.996, 9.96, 99.94, 99.96, 1234.5)
     assert [number(value) for value in values] == [
-        "0.00", "0.99", "1.0", "10.0", "99.9", "100", "1234"
+        "0.00", "0.99", "1.0", "10.0", "99.9", "100", "1,234"
     ]  # fmt: skip
