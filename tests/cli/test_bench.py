@@ -222,6 +222,14 @@ def test_an_acceptance_is_reckoned_with_and_nothing_is_generated(
     assert {row["drafter"] for row in csv.DictReader(io.StringIO(rows))} == {"model", "ngram"}
 
 
+@pytest.mark.usefixtures("bench")
+def test_the_target_may_be_named_by_an_option(call: Call, models: Models, prompts: Path) -> None:
+    named = ("bench", "--model", models.target, "-d", models.draft, "--prompts", prompts)
+    by_option = call(*named, "-t", "1", "--synthetic", "0.8")
+    assert by_option.exit_code == 0
+    assert by_option.stdout.split()[0] == b"drafter"
+
+
 @pytest.mark.parametrize(
     ("options", "fragment"),
     [

@@ -71,6 +71,16 @@ def test_a_sound_pair_passes(verify: Verify, monkeypatch: Patch) -> None:
     )
 
 
+def test_the_target_may_be_named_by_an_option(
+    verify: Verify, call: Call, models: Models, prompts: Path, monkeypatch: Patch
+) -> None:
+    plant(monkeypatch, WIDTHS)
+    named = ("verify", "-m", models.target, "-d", models.draft, "--prompts", prompts)
+    by_option = call(*named, "-t", "1", "-n", "8", *NO_MODEL)
+    assert by_option.exit_code == 0
+    assert by_option == verify("-n", "8", *NO_MODEL)
+
+
 def test_what_is_printed_into_a_pipe_is_plain_and_always_the_same(
     verify: Verify, monkeypatch: Patch
 ) -> None:
