@@ -69,6 +69,13 @@ class Loader:
         self._models, self._contexts = ExitStack(), ExitStack()
         self.n_threads = settings.n_threads or usable_cores()
         self.fitter = Fitter(settings, host=environment.host, notify=environment.notify)
+        if problem := environment.state.problem():
+            environment.notify(
+                Notice(
+                    "what is measured and learned here is not kept for later runs: "
+                    f"{problem} (`XDG_STATE_HOME` moves it)"
+                )
+            )
         if settings.n_gpu_layers and not offload_devices():
             hint = "set it up for CUDA or Metal (see the README), or leave `--gpu-layers` out"
             environment.notify(
