@@ -13,10 +13,11 @@ from spec_cli.chat import archive
 from spec_cli.chat.conversation import Conversation
 from spec_cli.chat.fitting import n_to_drop
 from spec_cli.cli.chat_files import read_text, replace_text, write_new
-from spec_cli.cli.chat_talk import Talk, turns
+from spec_cli.cli.chat_talk import Talk
 from spec_cli.cli.editor import edited
 from spec_cli.errors import UsageError
 from spec_cli.prompt import check_text
+from spec_cli.spec.counts import counted
 
 _NO_SYSTEM = "none"
 
@@ -71,7 +72,7 @@ def clear(talk: Talk, _argument: str) -> None:
     """Start anew."""
     n = len(talk.chat.conversation.turns)
     talk.chat.clear()
-    talk.say(f"{turns(n)} forgotten")
+    talk.say(f"{counted(n, 'turn')} forgotten")
 
 
 def retry(talk: Talk, _argument: str) -> None:
@@ -113,14 +114,14 @@ def save(talk: Talk, argument: str) -> None:
     """Write the conversation to a new file."""
     path = _path(argument, "/save FILE")
     write_new(path, _dumped(talk))
-    talk.say(f"{turns(len(talk.chat.conversation.turns))} saved in {path}")
+    talk.say(f"{counted(len(talk.chat.conversation.turns), 'turn')} saved in {path}")
 
 
 def save_over(talk: Talk, argument: str) -> None:
     """Write the conversation to a file that may be there already."""
     path = _path(argument, "/save! FILE")
     replace_text(path, _dumped(talk))
-    talk.say(f"{turns(len(talk.chat.conversation.turns))} saved in {path}")
+    talk.say(f"{counted(len(talk.chat.conversation.turns), 'turn')} saved in {path}")
 
 
 def load(talk: Talk, argument: str) -> None:
@@ -131,7 +132,7 @@ def load(talk: Talk, argument: str) -> None:
     talk.chat.conversation = saved.conversation
     other = saved.model not in (None, talk.model_name)
     of_whom = f"; {saved.model} gave the answers, {talk.model_name} goes on" if other else ""
-    talk.say(f"{turns(len(saved.conversation.turns))} loaded from {path}{of_whom}")
+    talk.say(f"{counted(len(saved.conversation.turns), 'turn')} loaded from {path}{of_whom}")
 
 
 def stats(talk: Talk, _argument: str) -> None:
@@ -140,9 +141,10 @@ def stats(talk: Talk, _argument: str) -> None:
     if answer is None:
         raise UsageError("there is no answer to tell figures of")
     n_turns, n_cached = len(talk.chat.conversation.turns), answer.finished.stats.n_cached
-    kept = f"{n_cached} of the prompt's {answer.info.n_prompt} were kept from before"
-    size = f"{turns(n_turns)}, {answer.n_context} of {answer.info.n_ctx} tokens; {kept}"
-    talk.say("\n".join([*answer.summary(), f"chat   {size}"]))
+    context = f"{answer.n_context:,} of {counted(answer.info.n_ctx, 'token')}"
+    kept = f"{n_cached:,} of the prompt's {answer.info.n_prompt:,} were kept from before"
+    size = f"chat   {counted(n_turns, 'turn')}, {context}; {kept}"
+    talk.say("\n".join([*answer.summary(), size]))
 
 
 def read(talk: Talk, argument: str) -> None:
@@ -155,7 +157,7 @@ def read(talk: Talk, argument: str) -> None:
     text = read_text(path, follow=True)
     talk.require_room((*talk.chat.files, text))
     talk.chat.read(text)
-    talk.say(f"{path}: {len(text)} characters go before the next message")
+    talk.say(f"{path} goes before the next message: {counted(len(text), 'character')}")
 
 
 def pair(talk: Talk, argument: str) -> None:
@@ -182,7 +184,7 @@ def compact(talk: Talk, argument: str) -> None:
         return
     talk.chat.conversation = conversation.without_oldest(n)
     more = "" if n else ": half of the context is free, `/compact N` drops N turns"
-    talk.say(f"{turns(n)} dropped, {n_turns - n} left{more}")
+    talk.say(f"{counted(n, 'turn')} dropped, {n_turns - n:,} left{more}")
 
 
 def leave(talk: Talk, _argument: str) -> None:

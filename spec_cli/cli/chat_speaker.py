@@ -42,6 +42,7 @@ from spec_cli.settings import (
     GenerationSettings,
     SessionSettings,
 )
+from spec_cli.spec.counts import counted
 from spec_cli.state import StateStore
 from spec_cli.terminal import Terminal
 
@@ -143,7 +144,7 @@ class Speaker:
             f"target   {self.name} ({self.pair.target.path.name})",
             f"draft    {draft}",
             f"drafter  {f'off: {off}' if off else self._session.drafter_name}",
-            f"context  up to {self._session.n_ctx_max} tokens",
+            f"context  up to {counted(self._session.n_ctx_max, 'token')}",
         ]
 
     def template(self, *, think: bool | None) -> ChatTemplate:

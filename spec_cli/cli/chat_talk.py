@@ -18,6 +18,7 @@ from spec_cli.events import FinishReason
 from spec_cli.names import nearest
 from spec_cli.prompt import check_text
 from spec_cli.render.text import inert
+from spec_cli.spec.counts import counted
 from spec_cli.terminal import Terminal
 
 PREFIX = "/"
@@ -205,7 +206,7 @@ class Talk:
         n = n_to_drop(pending.base, lambda base: self.fits(base, pending.question))
         shorter = replace(pending, base=pending.base.without_oldest(n))
         if self.fits(shorter.base, shorter.question):
-            self.say(f"dropping the {turns(n)} at the beginning, to make room")
+            self.say(f"dropping the {counted(n, 'turn')} at the beginning, to make room")
         return shorter
 
     def _obey(self, line: str) -> None:
@@ -219,8 +220,3 @@ class Talk:
                 hint=f"did you mean `/{meant}`?" if meant else all_of_them,
             )
         command.run(self, "".join(argument).strip())
-
-
-def turns(n: int) -> str:
-    """`1 turn`, `2 turns`."""
-    return "1 turn" if n == 1 else f"{n} turns"

@@ -13,6 +13,7 @@ from spec_cli.events import PromptProgress
 from spec_cli.render.info import RunInfo
 from spec_cli.render.style import number, percent, round_times, speedup
 from spec_cli.render.text import one_line
+from spec_cli.spec.counts import counted
 from spec_cli.spec.stats import RunStats
 
 _FIGURE_CELLS = 15  # "  71 % accepted": what follows lines up in all rows
@@ -103,8 +104,8 @@ def _preview(text: str, width: int, glyphs: Glyphs) -> Text:
 def _progress(progress: PromptProgress, width: int, glyphs: Glyphs) -> Text:
     n_full = _BAR_CELLS * progress.done // max(progress.total, 1)
     bar = (glyphs.bar * n_full, "cyan"), (glyphs.rule * (_BAR_CELLS - n_full), "dim")
-    unit = f"of {progress.total} prompt tokens"
-    return _figure(str(progress.done), unit, [Text.assemble(*bar)], width)
+    unit = f"of {counted(progress.total, 'prompt token')}"
+    return _figure(f"{progress.done:,}", unit, [Text.assemble(*bar)], width)
 
 
 def _speed(stats: RunStats, width: int) -> Text:

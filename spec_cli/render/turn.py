@@ -62,8 +62,8 @@ def _figures(info: RunInfo, finished: Finished) -> Iterator[str]:
         yield ENDS.get(finished.reason, "stop string")
     if stats.n_drafted:
         yield f"{percent(stats.acceptance_rate)} accepted"
-    kept = f", {stats.n_cached} kept" if stats.n_cached else ""
-    yield f"prompt {stats.n_prompt}{kept}, {seconds(stats.prefill_s)}"
+    kept = f", {stats.n_cached:,} kept" if stats.n_cached else ""
+    yield f"prompt {stats.n_prompt:,}{kept}, {seconds(stats.prefill_s)}"
     yield f"context {percent((stats.n_prompt + stats.n_emitted) / info.n_ctx)}"
     if info.accept != "greedy":
         yield f"seed {info.seed}"
