@@ -15,7 +15,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from spec_cli.errors import CheckError, ModelError, UsageError
+from spec_cli.errors import CheckError, ModelError, UsageError, wrong_value
 from spec_cli.spec.interfaces import Constraint, Distribution, Ids, Logits, Weights
 from spec_cli.spec.selection import below_maximum, min_p, top_k, top_p
 
@@ -213,4 +213,4 @@ def _every_id(n: int) -> Ids:
 
 def _require(flag: str, value: float, holds: bool, wanted: str) -> None:
     if not holds or not math.isfinite(value):
-        raise UsageError(f"{flag} is {value}, but must be {wanted}")
+        raise wrong_value(flag, value, wanted)
