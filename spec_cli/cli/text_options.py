@@ -14,6 +14,7 @@ import typer
 from spec_cli.cli.inputs import PromptInput
 from spec_cli.cli.options import require_one
 from spec_cli.errors import UsageError
+from spec_cli.files import read_input
 from spec_cli.prompt import decode_text, read_template
 from spec_cli.prompt_reuse import PromptReuse
 from spec_cli.template_variables import parse_variables
@@ -172,15 +173,11 @@ def _require_different(paths: Mapping[str, Path | None]) -> None:
     """Raise UsageError when two options name one file: one would overwrite the other."""
     flags: dict[Path, str] = {}
     for flag, path in paths.items():
-        if path is not None and (other := flags.setdefault(path.absolute(), flag)) != flag:
+        if path is not None and (other := flags.setdefault(path.resolve(), flag)) != flag:
             raise UsageError(f"{other} and {flag} name the same file, {path}")
 
 
 def _read(path: Path) -> str:
-    try:
-        data = path.read_bytes()
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise UsageError(f"cannot read the system prompt {path}: {reason}") from None
-    text = decode_text(data, f"the system prompt {path}")
+    what = f"the system prompt {path}"
+    text = decode_text(read_input(path, what), what)
     return text.removesuffix("\n").removesuffix("\r")

@@ -69,6 +69,9 @@ def test_two_records_of_a_run_cannot_be_one_file(
     run = call(*args, "-o", place, other, place)
     run.fails(2, f"--output and {other} name the same file, {place}")
     assert not place.exists()
+    (tmp_path / "link").symlink_to(place)
+    for same in (tmp_path / "x" / ".." / "record", tmp_path / "link"):
+        call(*args, "-o", same, other, place).fails(2, "name the same file")
 
 
 def test_an_output_that_cannot_be_leaves_an_older_trace_alone(
