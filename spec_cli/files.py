@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import os
-import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -47,9 +45,9 @@ def open_shared(path: Path) -> Iterator[BinaryIO]:
 
     Raises OSError, also for what is no regular file.
     """
-    with os.fdopen(os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, _PUBLIC), "r+b") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(errno.EINVAL, "it is not a regular file")
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "it is not a regular file")
+    with path.open("a+b") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield file
 

@@ -12,7 +12,7 @@ from spec_cli.bench.matrix import PLAIN, Arm, Group, Matrix
 from spec_cli.bench.measure import Run
 from spec_cli.bench.rows import SCHEMA, Row, Setup, row_of, run_of, setup_of
 from spec_cli.errors import UsageError
-from spec_cli.files import not_written, open_shared
+from spec_cli.files import not_written, open_shared, read_input
 
 _START = b'{"schema": "%b"' % SCHEMA.encode()
 
@@ -95,10 +95,7 @@ class Archive:
 
 def read_export(path: Path) -> list[Entry]:
     """The whole lines of a file that `--export` wrote. Raises UsageError."""
-    try:
-        *lines, _ = path.read_bytes().split(b"\n")
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+    *lines, _ = read_input(path, str(path)).split(b"\n")
     entries = list(_entries(lines, path))
     if not entries:
         raise UsageError(f"{path} holds no runs", hint="give a file that `--export` wrote")

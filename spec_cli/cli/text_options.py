@@ -13,7 +13,7 @@ import typer
 
 from spec_cli.cli.inputs import PromptInput
 from spec_cli.cli.options import require_one
-from spec_cli.errors import UsageError
+from spec_cli.errors import SpecError, UsageError
 from spec_cli.files import read_input
 from spec_cli.prompt import decode_text, read_template
 from spec_cli.prompt_reuse import PromptReuse
@@ -154,10 +154,11 @@ def records(
 ) -> Iterator[Records]:
     """The files that the options ask for, open. Raises UsageError when one cannot be written.
 
-    That of the trace comes last: it is emptied at once.
+    That of the trace comes last: it is emptied at once. Raises SpecError where `output` takes no
+    more.
     """
     _require_different({"--output": output, "--trace": trace, "--prompt-cache": prompt_cache})
-    with ExitStack() as stack:
+    with _named(output), ExitStack() as stack:
         reuse = stack.enter_context(PromptReuse(prompt_cache)) if prompt_cache is not None else None
         whole = None
         if output is not None and output != _STDOUT:
@@ -167,6 +168,19 @@ def records(
             terminal = replace(terminal, stdout=stdout, stdout_is_tty=False)
         trace_file = stack.enter_context(TraceFile(trace)) if trace is not None else None
         yield Records(terminal, whole, trace_file, reuse)
+
+
+@contextmanager
+def _named(output: Path | None) -> Iterator[None]:
+    """An error of a stream is one of the file in place of stdout: writing to stderr raises none."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        if output in (None, _STDOUT) or error.filename is not None:
+            raise
+        raise SpecError(f"cannot write {output}: {error.strerror}") from None
 
 
 def _require_different(paths: Mapping[str, Path | None]) -> None:

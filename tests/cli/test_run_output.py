@@ -105,6 +105,16 @@ def test_a_file_that_cannot_be_is_told_before_anything_is_loaded(
     assert names_in(tmp_path) == []
 
 
+def test_a_file_that_takes_no_more_is_named_and_nothing_is_left(
+    spec_cli: SpecCli, models: Models, tmp_path: Path
+) -> None:
+    path = tmp_path / "answer.json"
+    args = (*GREEDY, "-n", "20", "-m", models.target, "--json", "-q", "-o", path)
+    run = spec_cli(*args, shell='ulimit -f 1; "$@"')
+    assert (run.exit_code, run.stderr) == (1, f"error: cannot write {path}: File too large\n")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_interrupted_run_leaves_its_text_in_the_file(
     spec_cli: SpecCli, models: Models, text: str, tmp_path: Path
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from spec_cli.bench.compare import Earlier, changes, differences, latest, requir
 from spec_cli.bench.matrix import PLAIN, Arm, Group, Matrix
 from spec_cli.bench.measure import Run
 from spec_cli.errors import ExitCode, SpecError, UsageError
+from spec_cli.files import MAX_INPUT_BYTES
 from spec_cli.prompts import NamedPrompt
 from spec_cli.settings import DrafterKind
 from tests.unit.test_bench_runs import AUTO, FOUR, made
@@ -123,6 +125,11 @@ def test_a_file_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
         ExportFile(tmp_path / "no" / "file.jsonl")
     with pytest.raises(UsageError, match="cannot read"):
         read_export(tmp_path / "nothing.jsonl")
+    endless = tmp_path / "endless.jsonl"
+    endless.touch()
+    os.truncate(endless, MAX_INPUT_BYTES + 1)
+    with pytest.raises(UsageError, match="holds more than"):
+        read_export(endless)
     empty = tmp_path / "empty.jsonl"
     empty.touch()
     with pytest.raises(UsageError, match="holds no runs"):
