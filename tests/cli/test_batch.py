@@ -402,7 +402,8 @@ def test_a_line_that_its_grammar_leaves_no_way_out_does_not_end_the_others(
 ) -> None:
     # Half of them begin with what leads to a character that the model cannot write.
     options = ("--grammar", 'root ::= [a-m] "." | [n-z] "\u00e9"', "--temp", "2")
-    run = spec_cli(*exact, *options, "--parallel", n, stdin=encoded(list("abcdefgh")))
+    lines = [{"prompt": "a", "seed": seed} for seed in range(8)]
+    run = spec_cli(*exact, *options, "--parallel", n, stdin=encoded(lines))
     assert run.exit_code == 7
     assert [row["index"] for row in run.events] == list(range(8))
     failed = [row for row in run.events if "error" in row]
