@@ -26,6 +26,7 @@ from spec_cli.cli.grouped import grouped
 from spec_cli.cli.log import show_log
 from spec_cli.cli.option_groups import Drafting, Machine, Sampling, Structure, session_settings
 from spec_cli.cli.pairs import LocalPair, choose_pair, fetch_pair
+from spec_cli.cli.surroundings import state_store
 from spec_cli.modelref import Pair
 from spec_cli.places import state_dir
 from spec_cli.prompt import check_text, read_template
@@ -103,10 +104,11 @@ def chat(
     )
     render = RenderOptions(quiet, show_origin=show_origin, no_tui=no_tui, brief=True)
     fetch = partial(fetch_pair, terminal=terminal, offline=offline, quiet=quiet)
+    state = state_store()
 
     def speaker(pair: Pair, files: LocalPair) -> Speaker:
         its = replace(session, draft_tokens=pair.draft_tokens)
-        return Speaker(files, its, template, terminal, render, datetime.now())
+        return Speaker(files, its, template, terminal, render, datetime.now(), state)
 
     with LoadedSpeakers(pair, choose=choose, fetch=fetch, make=speaker) as speakers:
         speakers.now.template(think=think)  # one that has no switch is told before anybody types

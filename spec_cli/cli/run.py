@@ -123,9 +123,7 @@ def run(
     pair = choose_pair(load_registry(), model, draft_model, drafting.kind)
     settings = session_settings(drafting, machine, drafting.length(pair.draft_tokens))
     if estimate:
-        files = fetch_pair(pair, terminal, offline=offline, quiet=quiet)
-        draft = files.draft.path if files.draft else None
-        print_estimate(files.target.path, draft, settings, terminal, as_json=json)
+        print_estimate(pair, settings, terminal, offline=offline, quiet=quiet, as_json=json)
         return
     if batch:
         files = fetch_pair(pair, terminal, offline=offline, quiet=quiet)
