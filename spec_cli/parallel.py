@@ -66,7 +66,7 @@ class Text:
             return NO_DRAFT
 
     def commit(self, draft: Draft, rows: Logits) -> RoundCount:
-        """Judge a draft by the target's rows for it, and commit what holds; nothing by an error."""
+        """Judge a draft by the target's rows for it, and commit what holds: by an error nothing."""
         try:
             if self.error is None:
                 return self._commit(draft, rows)

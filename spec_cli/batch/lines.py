@@ -11,13 +11,13 @@ from spec_cli.errors import Cancelled, UsageError
 _POLL_S = 0.1
 _CHUNK_BYTES = 1 << 16
 MAX_LINE_BYTES = 32 << 20  # more than any context has room for
-_MOST_BYTES = MAX_LINE_BYTES + 1  # that are kept of a longer one
+_MOST_BYTES = MAX_LINE_BYTES + 1  # of a line that are kept
 
 
 class LineReader:
     """Iterates over the lines of a file, a pipe or a terminal that are not blank.
 
-    Of a line with more than MAX_LINE_BYTES so many are given, and one more.
+    Of a line with more than MAX_LINE_BYTES its beginning is given, longer by one byte than that.
     A signal that is only remembered does not end a read: so `cancelled` is asked for each line,
     and while one is awaited; Cancelled is raised where it says so, and UsageError where the input
     cannot be read.

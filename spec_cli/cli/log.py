@@ -14,8 +14,6 @@ _SECRETS = [
     (re.compile(r"(?i)(?<=authorization: )(\w+ )?\S+|(?<=bearer )\S+"), "***"),
     (re.compile(r"(?i)([?&][\w-]*(?:signature|token|policy|credential)=)[^\s&'\"]+"), r"\1***"),
 ]
-
-
 _TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")  # that of a private hub can look like any word
 _MIN_TOKEN_CHARS = 8
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -185,9 +186,9 @@ def _named(output: Path | None) -> Iterator[None]:
 
 def _require_different(paths: Mapping[str, Path | None]) -> None:
     """Raise UsageError when two options name one file: one would overwrite the other."""
-    flags: dict[Path, str] = {}
+    flags: dict[str, str] = {}
     for flag, path in paths.items():
-        if path is not None and (other := flags.setdefault(path.resolve(), flag)) != flag:
+        if path is not None and (other := flags.setdefault(os.path.realpath(path), flag)) != flag:
             raise UsageError(f"{other} and {flag} name the same file, {path}")
 
 
