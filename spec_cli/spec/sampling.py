@@ -8,6 +8,7 @@ the target and the draft model are processed alike.
 from __future__ import annotations
 
 import math
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -216,5 +217,5 @@ def _every_id(n: int) -> Ids:
 
 
 def _require(flag: str, value: float, holds: bool, wanted: str) -> None:
-    if not holds or not math.isfinite(value):
+    if not holds or not abs(value) <= sys.float_info.max:  # an int has no largest value
         raise UsageError(f"{flag} is {value}, but must be {wanted}")
