@@ -70,6 +70,7 @@ class _Output:
 
 def bench(
     pair: vopt.PairName = None,
+    model: opt.Model = None,
     draft_model: opt.DraftModel = None,
     offline: opt.Offline = False,
     prompts: bopt.Prompts = None,
@@ -112,13 +113,14 @@ def bench(
       spec-cli bench -k 2,4,8,auto --export runs.jsonl
       spec-cli bench --synthetic 0.8
     """
+    name = vopt.one_name(pair, model)
     terminal = detect(color, animate=not no_tui)
     if plot is not None:
         check_plot(plot)
     acceptance = bopt.acceptance_of(synthetic)
     size = _QUICK if quick else _FULL
     drafters = vopt.comma_list("--drafter", drafter, bopt.drafter_of)
-    chosen = choose_pair(load_registry(), pair, draft_model, bopt.kind_to_load(drafters))
+    chosen = choose_pair(load_registry(), name, draft_model, bopt.kind_to_load(drafters))
     matrix = Matrix(
         prompts=bopt.chosen_prompts(prompts, kind, 1 if quick else per_kind),
         temps=vopt.comma_list("--temp", temp, vopt.temp_of),
@@ -143,7 +145,7 @@ def bench(
     )
     output = _Output(
         form,
-        partial(bopt.run_command, pair, draft_model, settings, matrix.temps),
+        partial(bopt.run_command, name, draft_model, settings, matrix.temps),
         read_earlier(compare, matrix) if compare else None,
         ExportFile(export) if export else None,
         plot,

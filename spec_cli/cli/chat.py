@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from dataclasses import replace
 from datetime import datetime
@@ -19,9 +20,10 @@ from spec_cli.cli import text_options as text_opt
 from spec_cli.cli.chat_commands import COMMANDS
 from spec_cli.cli.chat_pairs import LoadedSpeakers
 from spec_cli.cli.chat_speaker import Speaker
-from spec_cli.cli.chat_talk import Speakers, Talk, Turns
+from spec_cli.cli.chat_talk import Begun, Speakers, Talk, Turns
 from spec_cli.cli.chat_template import TemplateChoice
 from spec_cli.cli.display_options import Color
+from spec_cli.cli.editor import edited
 from spec_cli.cli.grouped import grouped
 from spec_cli.cli.log import show_log
 from spec_cli.cli.option_groups import Drafting, Machine, Sampling, Structure, session_settings
@@ -38,6 +40,7 @@ from spec_cli.terminal import ColorMode, Terminal, detect
 
 @grouped
 def chat(
+    message: chat_options.Message = None,
     *,
     system: opt.System = None,
     system_file: text_opt.SystemFile = None,
@@ -69,6 +72,7 @@ def chat(
     Examples:
       spec-cli chat
       spec-cli chat -m qwen3-8b --system "Answer briefly."
+      spec-cli chat "/load llamas.json"
       printf 'Name a llama.\\nAnother one.\\n' | spec-cli chat > answers.txt
     """
     terminal = detect(color)
@@ -112,15 +116,14 @@ def chat(
 
     with LoadedSpeakers(pair, choose=choose, fetch=fetch, make=speaker) as speakers:
         speakers.now.template(think=think)  # one that has no switch is told before anybody types
-        _talk(Chat(conversation, settings), speakers, terminal, registry, quiet=quiet)
+        turns = _turns(terminal, registry)
+        turns = turns if message is None else Begun(message, turns)
+        _talk(Chat(conversation, settings), speakers, terminal, turns, quiet=quiet)
 
 
-def _talk(
-    chat: Chat, speakers: Speakers, terminal: Terminal, registry: Registry, *, quiet: bool
-) -> None:
+def _talk(chat: Chat, speakers: Speakers, terminal: Terminal, turns: Turns, *, quiet: bool) -> None:
     """Talk until the user leaves. Raises typer.Exit where a turn of a pipe failed."""
     talk = Talk(chat, speakers, terminal, COMMANDS, draw_seed=lambda: secrets.randbits(32))
-    turns = _turns(terminal, registry)
     if turns.is_interactive and not quiet:
         talk.say(f"{speakers.now.name}. `/help` lists the commands, Ctrl-D leaves.")
     if exit_code := talk.run(turns):
@@ -135,4 +138,5 @@ def _turns(terminal: Terminal, registry: Registry) -> Turns:
         return PipedTurns(terminal.stdin.buffer)
     screen = terminal.stderr if terminal.stderr_is_tty else terminal.stdout
     history = state_dir() / "chat-history"
-    return TypedTurns(screen, history, COMMANDS, registry.pairs)
+    edit = partial(edited, environ=os.environ, terminal=terminal)
+    return TypedTurns(screen, history, COMMANDS, registry.pairs, edit=edit)

@@ -16,7 +16,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from spec_cli.errors import CheckError, ModelError, UsageError
+from spec_cli.errors import CheckError, ModelError, UsageError, wrong_value
 from spec_cli.spec.interfaces import Constraint, Distribution, Ids, Logits, Weights
 from spec_cli.spec.selection import below_maximum, min_p, top_k, top_p
 
@@ -218,4 +218,4 @@ def _every_id(n: int) -> Ids:
 
 def _require(flag: str, value: float, holds: bool, wanted: str) -> None:
     if not holds or not abs(value) <= sys.float_info.max:  # an int has no largest value
-        raise UsageError(f"{flag} is {value}, but must be {wanted}")
+        raise wrong_value(flag, value, wanted)

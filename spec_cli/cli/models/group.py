@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import typer
 
 from spec_cli.cli.guard import guarded
 from spec_cli.cli.models import check, edit, listing, path, pull, remove, show, suggest
 from spec_cli.cli.models.listing import AsJson, Files
+from spec_cli.cli.usage import Command, Group
 from spec_cli.errors import UsageError
 
-group = typer.Typer(rich_markup_mode="rich")
+group = typer.Typer(cls=Group, rich_markup_mode="rich")
 
 
 @group.callback(invoke_without_command=True)
@@ -31,12 +34,17 @@ def models(context: typer.Context, files: Files = False, as_json: AsJson = False
         raise UsageError(f"{option} stands before the command", hint=hint)
 
 
-group.command("list")(guarded(listing.list_models))
-group.command("show")(guarded(show.show))
-group.command("pull")(guarded(pull.pull))
-group.command("rm")(guarded(remove.rm))
-group.command("path")(guarded(path.path))
-group.command("check")(guarded(check.check))
-group.command("suggest")(guarded(suggest.suggest))
-group.command("add")(guarded(edit.add))
-group.command("forget")(guarded(edit.forget))
+_COMMANDS: dict[str, Callable[..., None]] = {
+    "list": listing.list_models,
+    "show": show.show,
+    "pull": pull.pull,
+    "rm": remove.rm,
+    "path": path.path,
+    "check": check.check,
+    "suggest": suggest.suggest,
+    "add": edit.add,
+    "forget": edit.forget,
+}
+
+for name, command in _COMMANDS.items():
+    group.command(name, cls=Command)(guarded(command))
