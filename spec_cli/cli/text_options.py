@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -13,7 +14,8 @@ import typer
 
 from spec_cli.cli.inputs import PromptInput
 from spec_cli.cli.options import require_one
-from spec_cli.errors import UsageError
+from spec_cli.errors import SpecError, UsageError
+from spec_cli.files import read_input
 from spec_cli.prompt import decode_text, read_template
 from spec_cli.prompt_reuse import PromptReuse
 from spec_cli.template_variables import parse_variables
@@ -153,10 +155,11 @@ def records(
 ) -> Iterator[Records]:
     """The files that the options ask for, open. Raises UsageError when one cannot be written.
 
-    That of the trace comes last: it is emptied at once.
+    That of the trace comes last: it is emptied at once. Raises SpecError where `output` takes no
+    more.
     """
     _require_different({"--output": output, "--trace": trace, "--prompt-cache": prompt_cache})
-    with ExitStack() as stack:
+    with _named(output), ExitStack() as stack:
         reuse = stack.enter_context(PromptReuse(prompt_cache)) if prompt_cache is not None else None
         whole = None
         if output is not None and output != _STDOUT:
@@ -168,19 +171,28 @@ def records(
         yield Records(terminal, whole, trace_file, reuse)
 
 
+@contextmanager
+def _named(output: Path | None) -> Iterator[None]:
+    """An error of a stream is one of the file in place of stdout: writing to stderr raises none."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        if output in (None, _STDOUT) or error.filename is not None:
+            raise
+        raise SpecError(f"cannot write {output}: {error.strerror}") from None
+
+
 def _require_different(paths: Mapping[str, Path | None]) -> None:
     """Raise UsageError when two options name one file: one would overwrite the other."""
-    flags: dict[Path, str] = {}
+    flags: dict[str, str] = {}
     for flag, path in paths.items():
-        if path is not None and (other := flags.setdefault(path.absolute(), flag)) != flag:
+        if path is not None and (other := flags.setdefault(os.path.realpath(path), flag)) != flag:
             raise UsageError(f"{other} and {flag} name the same file, {path}")
 
 
 def _read(path: Path) -> str:
-    try:
-        data = path.read_bytes()
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise UsageError(f"cannot read the system prompt {path}: {reason}") from None
-    text = decode_text(data, f"the system prompt {path}")
+    what = f"the system prompt {path}"
+    text = decode_text(read_input(path, what), what)
     return text.removesuffix("\n").removesuffix("\r")

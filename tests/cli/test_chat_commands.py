@@ -142,7 +142,7 @@ def test_files_that_cannot_be_written_or_read_are_told(
     run = call(*args, stdin=lines(*refused, f"/read {large}", "hello there"))
     *told, too_long = errors_of(run)
     assert told == list(refused.values())
-    assert re.match(r"the conversation would have \d{4} tokens; of the 400", too_long)
+    assert re.match(r"the conversation would have \d,\d{3} tokens; of the 400", too_long)
     assert run.stdout == call(*args, stdin=lines("hello there")).stdout
 
 
