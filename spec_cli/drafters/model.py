@@ -60,24 +60,21 @@ class DraftModel:
         None where the cache ends, where a token means nothing to the draft model, and where a
         constraint allows no token that both models share.
         """
-        n_past, n_context = self._model.n_past, len(context)
-        end = n_context + len(drafted)
-        missing = [*context[n_past:], *drafted[max(0, n_past - n_context) :]]
-        if end > self._model.n_ctx or max(missing) >= self._n_shared:
+        end = len(context) + len(drafted)
+        if end > self._model.n_ctx or max(self._missing(context, drafted)) >= self._n_shared:
             return None
-        if self._is_recurrent and drafted and n_past < n_context:
+        if self._is_recurrent and drafted and self.n_behind(context) > 0:
             self._last_row(context, ())  # in a pass of its own: to here the memory can go back
         row = self._last_row(context, drafted)
         return self._draw(row, end, [*recent(context, self._rule.n_history), *drafted])
 
     def _last_row(self, context: Sequence[int], drafted: Sequence[int]) -> Logits:
         """Evaluate what is missing of `context` and `drafted`."""
-        n_past, n_context = self._model.n_past, len(context)
-        end = n_context + len(drafted)
-        missing = [*context[n_past:], *drafted[max(0, n_past - n_context) :]]
-        scored = range(max(n_past, self._n_prompt - 1, end - self._n_rows), n_context - 1)
+        n_context, end = len(context), len(context) + len(drafted)
+        first = max(self._model.n_past, self._n_prompt - 1, end - self._n_rows)
+        scored = range(first, n_context - 1)
         n_rows = 1 if self._rule.samples_drafts or not scored else end - scored.start
-        rows = self._eval(missing, n_rows)
+        rows = self._eval(self._missing(context, drafted), n_rows)
         if self._is_recurrent and not drafted:
             self._model.keep(context)
         self._n_context, self._drafted = n_context, tuple(drafted)
@@ -97,6 +94,10 @@ class DraftModel:
         self._n_context, self._drafted = len(context), ()
         if n_keep < self._model.n_past:
             self._model.keep(context[:n_keep])
+
+    def _missing(self, context: Sequence[int], drafted: Sequence[int]) -> list[int]:
+        n_past = self._model.n_past
+        return [*context[n_past:], *drafted[max(0, n_past - len(context)) :]]
 
     def _eval(self, tokens: Sequence[int], n_rows: int) -> Logits:
         """The last rows, over the ids that both models share."""
