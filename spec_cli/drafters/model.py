@@ -92,8 +92,10 @@ class DraftModel:
                 break
             n_keep += 1
         self._n_context, self._drafted = len(context), ()
-        if n_keep < self._model.n_past:
-            self._model.keep(context[:n_keep])
+        if n_keep < self._model.n_past and self._is_recurrent:
+            self._model.keep(context[:n_keep])  # which may go back further
+        elif n_keep < self._model.n_past:
+            self._model.rollback(n_keep)
 
     def _missing(self, context: Sequence[int], drafted: Sequence[int]) -> list[int]:
         n_past = self._model.n_past
