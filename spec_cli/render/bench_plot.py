@@ -12,7 +12,7 @@ from spec_cli.bench.report import Report
 from spec_cli.errors import UsageError
 from spec_cli.files import write_whole
 from spec_cli.render.bench_svg import Drawing, Point
-from spec_cli.render.text import one_line
+from spec_cli.render.inert import one_line
 from spec_cli.spec.costs import PassTimes
 
 # Okabe and Ito's colours: distinct to colour-blind readers.

@@ -10,9 +10,9 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from spec_cli.events import PromptProgress
+from spec_cli.render.inert import one_line
 from spec_cli.render.info import RunInfo
 from spec_cli.render.style import number, percent, round_times, speedup
-from spec_cli.render.text import one_line
 from spec_cli.spec.stats import RunStats
 
 _FIGURE_CELLS = 15  # "  71 % accepted": what follows lines up in all rows

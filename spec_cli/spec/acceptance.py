@@ -27,7 +27,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from enum import StrEnum
 from functools import cache
 
 import numpy as np
@@ -36,15 +35,8 @@ from spec_cli.spec.constraint import ConstrainedText, constraint_at
 from spec_cli.spec.coupling import Chooser, make_chooser
 from spec_cli.spec.distribution import certain, excess, probability, residual, sample
 from spec_cli.spec.interfaces import AcceptanceRule, Distribution, Draft, Drawn, Logits, Verdict
-from spec_cli.spec.sampling import SamplingSettings, candidates
-
-
-class Accept(StrEnum):
-    """The acceptance rule. All keep the target's distribution; at temperature 0 all are greedy."""
-
-    COUPLED = "coupled"
-    REJECTION = "rejection"
-    BLOCK = "block"
+from spec_cli.spec.sampling import candidates
+from spec_cli.spec.settings import Accept, SamplingSettings
 
 
 def make_rule(

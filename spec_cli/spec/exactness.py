@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from itertools import combinations
 
 import numpy as np
@@ -26,18 +25,6 @@ _ACCEPTANCE = 0.9  # of good guesses, at which the price of a class is stated
 Widths = tuple[int, ...]
 Rows = Mapping[int, Logits]
 """By width: the logits of the first rows after one and the same context, shape [n, n_vocab]."""
-
-
-class Exact(StrEnum):
-    """Whether target passes keep to one class of widths.
-
-    `auto`: where it costs less than `MAX_AUTO_PRICE`; `on`: always, at the lowest price there
-    is; `off`: never.
-    """
-
-    AUTO = "auto"
-    ON = "on"
-    OFF = "off"
 
 
 @dataclass(frozen=True, slots=True)

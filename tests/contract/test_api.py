@@ -23,7 +23,7 @@ from spec_cli.errors import DownloadError, ModelError, PairError, UsageError
 from spec_cli.events import FinishReason
 from spec_cli.grammar.json_schema import schema_to_gbnf
 from spec_cli.settings import GenerationSettings, SessionSettings
-from spec_cli.spec.sampling import SamplingSettings
+from spec_cli.spec.settings import SamplingSettings
 from tests.tiny_gguf import bpe_vocab, write_tiny_model
 
 DOCS = (Path(spec_cli.__file__).parent.parent / "docs" / "python.md").read_text()

@@ -11,8 +11,7 @@ from spec_cli.events import DraftingOff, Event, Finished
 from spec_cli.loader import Environment
 from spec_cli.session import Session
 from spec_cli.settings import DrafterKind, GenerationSettings, SessionSettings
-from spec_cli.spec.exactness import Exact
-from spec_cli.spec.sampling import SamplingSettings
+from spec_cli.spec.settings import Exact, SamplingSettings
 from spec_cli.state import StateStore
 from tests.tiny_gguf import N_WINDOW, write_tiny_model
 

@@ -7,12 +7,13 @@ from datetime import datetime
 
 import pytest
 
-from spec_cli.cli.inputs import PromptInput, encode
+from spec_cli.cli.encode import encode
+from spec_cli.cli.inputs import PromptInput
 from spec_cli.loader import Environment
 from spec_cli.prompts import NamedPrompt, built_in_prompts
 from spec_cli.session import Session
 from spec_cli.settings import SessionSettings
-from spec_cli.spec.exactness import Exact
+from spec_cli.spec.settings import Exact
 from spec_cli.verify.archive import Archive
 from spec_cli.verify.matrix import ArmDrafter, Matrix
 from spec_cli.verify.run import verify_pair
