@@ -28,8 +28,8 @@ from spec_cli.session import Session
 from spec_cli.settings import DrafterKind, GenerationSettings, SessionSettings
 from spec_cli.spec.acceptance import MatchRule
 from spec_cli.spec.coupling import GreedyChooser, make_chooser
-from spec_cli.spec.interfaces import AcceptanceRule, Drawn, Logits
-from spec_cli.spec.settings import Accept, SamplingSettings
+from spec_cli.spec.interfaces import AcceptanceRule, Drawn, Logits, Place
+from spec_cli.spec.settings import SamplingSettings
 from spec_cli.state import StateStore
 
 RULES = ("coupled", "rejection", "block", "match greedy")
@@ -44,7 +44,7 @@ class MatchGreedyRule(MatchRule):
 
     def draw(self, logits: Logits, position: int, history: Sequence[int]) -> Drawn:
         """The draft model's likeliest token."""
-        return self._greedy.draw(logits, position, history)
+        return self._greedy.draw(logits, Place(position, history))
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ import numpy as np
 from spec_cli.llama.context import ContextSettings, LlamaContext
 from spec_cli.llama.model import LlamaModel, LoadSettings
 from spec_cli.spec.coupling import Chooser, make_chooser
-from spec_cli.spec.interfaces import Logits
+from spec_cli.spec.interfaces import Logits, Place
 from spec_cli.spec.settings import SamplingSettings
 
 SETTINGS = {
@@ -52,7 +52,7 @@ def main() -> None:
 
 def _ms(chooser: Chooser, row: Logits, position: int, history: list[int]) -> float:
     start = time.perf_counter()
-    chooser.choose(row, position, history)
+    chooser.choose(row, Place(position, history))
     return (time.perf_counter() - start) * 1e3
 
 

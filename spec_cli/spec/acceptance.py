@@ -34,7 +34,15 @@ import numpy as np
 from spec_cli.spec.constraint import ConstrainedText, constraint_at
 from spec_cli.spec.coupling import Chooser, make_chooser
 from spec_cli.spec.distribution import certain, excess, probability, residual, sample
-from spec_cli.spec.interfaces import AcceptanceRule, Distribution, Draft, Drawn, Logits, Verdict
+from spec_cli.spec.interfaces import (
+    AcceptanceRule,
+    Distribution,
+    Draft,
+    Drawn,
+    Logits,
+    Place,
+    Verdict,
+)
 from spec_cli.spec.sampling import candidates
 from spec_cli.spec.settings import Accept, SamplingSettings
 
@@ -79,8 +87,7 @@ class MatchRule:
 
     def draw(self, logits: Logits, position: int, history: Sequence[int]) -> Drawn:
         """The draft model's choice, made with the noise that the target's choice is made with."""
-        constraint = constraint_at(self._text, position, history)
-        return self._chooser.draw(logits, position, history, constraint)
+        return self._chooser.draw(logits, self._place(position, history))
 
     def verify(self, rows: Logits, draft: Draft, context: Sequence[int]) -> Verdict:
         """Choose row by row until a choice differs from the draft."""
@@ -88,12 +95,10 @@ class MatchRule:
         tokens: list[int] = []
         n_near_ties = 0
         for row, guess in zip(rows, (*draft.tokens, None), strict=True):
-            at = len(context) + len(tokens)
-            constraint = constraint_at(self._text, at, history)
-            token = self._chooser.choose(row, at, history, constraint)
+            place = self._place(len(context) + len(tokens), history)
+            token = self._chooser.choose(row, place)
             if self._tie_margin:
-                margin = self._chooser.margin(row, at, history, constraint)
-                n_near_ties += margin < self._tie_margin
+                n_near_ties += self._chooser.margin(row, place) < self._tie_margin
             tokens.append(token)
             history.append(token)
             if token != guess:
@@ -101,6 +106,9 @@ class MatchRule:
         if self._text:
             self._text.commit(tokens)
         return Verdict(tuple(tokens), n_near_ties)
+
+    def _place(self, position: int, history: Sequence[int]) -> Place:
+        return Place(position, history, constraint_at(self._text, position, history))
 
 
 class SamplingRule(ABC):

@@ -13,13 +13,12 @@ decoding", arXiv 2408.07978.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
 
 from spec_cli.spec.distribution import probability
-from spec_cli.spec.interfaces import Constraint, Drawn, Logits, Weights
+from spec_cli.spec.interfaces import Drawn, Logits, Place, Weights
 from spec_cli.spec.noise import gumbel, noise_at_least
 from spec_cli.spec.sampling import Candidates, allowed_head, candidates, require_finite, shaped
 from spec_cli.spec.selection import top_k
@@ -32,39 +31,20 @@ _N_LIKELIEST = 64
 class Chooser(Protocol):
     """The one function by which every token, drafted or emitted, is chosen.
 
-    Each method takes the logits [n_vocab] at a position, the tokens before it, and what
-    constrains the choice.
+    Each method takes the logits [n_vocab] of the place.
     """
 
     @property
     def n_history(self) -> int:
         """How many of the last tokens the choice depends on."""
 
-    def choose(
-        self,
-        logits: Logits,
-        position: int,
-        history: Sequence[int],
-        constraint: Constraint | None = None,
-    ) -> int:
-        """The token at `position`."""
+    def choose(self, logits: Logits, place: Place) -> int:
+        """The token at `place`."""
 
-    def draw(
-        self,
-        logits: Logits,
-        position: int,
-        history: Sequence[int],
-        constraint: Constraint | None = None,
-    ) -> Drawn:
+    def draw(self, logits: Logits, place: Place) -> Drawn:
         """The same choice, and the probability that it has without noise."""
 
-    def margin(
-        self,
-        logits: Logits,
-        position: int,
-        history: Sequence[int],
-        constraint: Constraint | None = None,
-    ) -> float:
+    def margin(self, logits: Logits, place: Place) -> float:
         """By how much the choice beats the next best token, in logits; inf when there is none."""
 
 
@@ -76,32 +56,20 @@ class GreedyChooser:
         self._weights: Logits | None = None
         self.n_history = settings.n_history
 
-    def choose(
-        self,
-        logits: Logits,
-        position: int,
-        history: Sequence[int],
-        constraint: Constraint | None = None,
-    ) -> int:
-        """The token at `position`; the position plays no part."""
-        row = shaped(logits, history, self._settings)
+    def choose(self, logits: Logits, place: Place) -> int:
+        """The token at `place`; its position plays no part."""
+        row = shaped(logits, place.history, self._settings)
         token = int(row.argmax())
-        if constraint is not None and not constraint.allows(np.array([token]))[0]:
-            ids = allowed_head(row, 1, constraint)
+        if place.constraint is not None and not place.constraint.allows(np.array([token]))[0]:
+            ids = allowed_head(row, 1, place.constraint)
             token = int(ids[row[ids].argmax()])
         require_finite(row[token])
         return token
 
-    def draw(
-        self,
-        logits: Logits,
-        position: int,
-        history: Sequence[int],
-        constraint: Constraint | None = None,
-    ) -> Drawn:
+    def draw(self, logits: Logits, place: Place) -> Drawn:
         """The choice, and its probability at temperature 1, among the likeliest allowed ones."""
-        row = shaped(logits, history, self._settings)
-        ids = None if constraint is None else allowed_head(row, 1, constraint)
+        row = shaped(logits, place.history, self._settings)
+        ids = None if place.constraint is None else allowed_head(row, 1, place.constraint)
         token = int(row.argmax() if ids is None else ids[row[ids].argmax()])
         require_finite(row[token])
         return Drawn(token, 1 / self._weight_of_all(row if ids is None else row[ids], row[token]))
@@ -114,17 +82,11 @@ class GreedyChooser:
         np.exp(self._weights, out=self._weights)
         return float(self._weights.sum())
 
-    def margin(
-        self,
-        logits: Logits,
-        position: int,
-        history: Sequence[int],
-        constraint: Constraint | None = None,
-    ) -> float:
+    def margin(self, logits: Logits, place: Place) -> float:
         """The distance of the two largest logits, penalties applied."""
-        row = shaped(logits, history, self._settings)
-        if constraint is not None:
-            row = row[allowed_head(row, 2, constraint)]
+        row = shaped(logits, place.history, self._settings)
+        if place.constraint is not None:
+            row = row[allowed_head(row, 2, place.constraint)]
         return _top_two_distance(row)
 
 
@@ -136,38 +98,23 @@ class CoupledChooser:
         self._seed = seed
         self.n_history = settings.n_history
 
-    def choose(
-        self,
-        logits: Logits,
-        position: int,
-        history: Sequence[int],
-        constraint: Constraint | None = None,
-    ) -> int:
-        """The token at `position`: arg max of log weight + noise, of equal ones the lowest id."""
-        return self._best(candidates(logits, history, self._settings, constraint), position)
+    def choose(self, logits: Logits, place: Place) -> int:
+        """The token at `place`: arg max of log weight + noise, of equal ones the lowest id."""
+        return self._best(self._candidates(logits, place), place.position)
 
-    def draw(
-        self,
-        logits: Logits,
-        position: int,
-        history: Sequence[int],
-        constraint: Constraint | None = None,
-    ) -> Drawn:
+    def draw(self, logits: Logits, place: Place) -> Drawn:
         """The choice, and the probability that it has in the processed distribution."""
-        found = candidates(logits, history, self._settings, constraint)
-        token = self._best(found, position)
+        found = self._candidates(logits, place)
+        token = self._best(found, place.position)
         return Drawn(token, probability(found.distribution(), token))
 
-    def margin(
-        self,
-        logits: Logits,
-        position: int,
-        history: Sequence[int],
-        constraint: Constraint | None = None,
-    ) -> float:
+    def margin(self, logits: Logits, place: Place) -> float:
         """The distance of the two best scores times the temperature: so many logits."""
-        found = candidates(logits, history, self._settings, constraint)
-        return _top_two_distance(self._scores(found, position)) * self._settings.temp
+        found = self._candidates(logits, place)
+        return _top_two_distance(self._scores(found, place.position)) * self._settings.temp
+
+    def _candidates(self, logits: Logits, place: Place) -> Candidates:
+        return candidates(logits, place.history, self._settings, place.constraint)
 
     def _best(self, found: Candidates, position: int) -> int:
         if found.ids.size > _MANY:

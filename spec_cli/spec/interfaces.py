@@ -176,6 +176,18 @@ class Constraint(Protocol):
         """The constraint after `token`, which must be allowed; itself after the end."""
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a token is chosen: its position, the tokens before it, and what constrains it.
+
+    Of `history`, as many of the last tokens as the choice depends on are enough.
+    """
+
+    position: int
+    history: Sequence[int] = ()
+    constraint: Constraint | None = None
+
+
 class Drafter(Protocol):
     """Proposes tokens; never decides. Called as begin, then propose and commit in each round."""
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from spec_cli.errors import UsageError
 from spec_cli.spec.constraint import N_KEPT, ConstrainedText
 from spec_cli.spec.coupling import make_chooser
-from spec_cli.spec.interfaces import Logits
+from spec_cli.spec.interfaces import Logits, Place
 from spec_cli.spec.sampling import NothingAllowed, allowed_head, candidates
 from spec_cli.spec.settings import SamplingSettings
 from tests.toy_constraint import Tokens, Toy
@@ -59,16 +59,16 @@ def test_a_choice_under_a_constraint_is_that_from_a_masked_row(
     before = row.copy()
     chooser = make_chooser(settings, seed)
     masked = toy.masked(row)
-    token = chooser.choose(masked, position, history)
-    assert chooser.choose(row, position, history, toy) == token
-    assert chooser.draw(row, position, history, toy).token == token
+    token = chooser.choose(masked, Place(position, history))
+    assert chooser.choose(row, Place(position, history, toy)) == token
+    assert chooser.draw(row, Place(position, history, toy)).token == token
     if settings.temp:
         found = candidates(row, history, settings, toy).distribution()
         expected = candidates(masked, history, settings).distribution()
         assert found.ids.tolist() == expected.ids.tolist()
         assert found.probabilities == pytest.approx(expected.probabilities, rel=1e-12)
-    margin = chooser.margin(masked, position, history)
-    assert chooser.margin(row, position, history, toy) == pytest.approx(margin, rel=1e-9)
+    margin = chooser.margin(masked, Place(position, history))
+    assert chooser.margin(row, Place(position, history, toy)) == pytest.approx(margin, rel=1e-9)
     assert (row == before).all()
 
 
@@ -92,7 +92,7 @@ def test_few_tokens_are_judged_where_the_model_wants_what_is_allowed(
 ) -> None:
     row = a_row(1, 100_000, ties=False)
     toy = Toy(lambda tokens, x: x != 5, row.size)
-    make_chooser(settings, 1).choose(row, 0, [], toy)
+    make_chooser(settings, 1).choose(row, Place(0, constraint=toy))
     assert toy.asked["judged"] <= 80
     assert toy.asked["listed"] == 0
 
@@ -100,7 +100,7 @@ def test_few_tokens_are_judged_where_the_model_wants_what_is_allowed(
 def test_a_greedy_choice_that_is_allowed_asks_for_nothing_else() -> None:
     row = a_row(1, 1000, ties=False)
     toy = Toy(lambda tokens, x: True, row.size)
-    make_chooser(SamplingSettings(temp=0), 1).choose(row, 0, [], toy)
+    make_chooser(SamplingSettings(temp=0), 1).choose(row, Place(0, constraint=toy))
     assert toy.asked == {"judged": 1}
 
 
@@ -109,10 +109,10 @@ def test_where_nothing_is_allowed_that_is_said(settings: SamplingSettings) -> No
     row = a_row(1, 100, ties=False)
     chooser = make_chooser(settings, 1)
     with pytest.raises(NothingAllowed, match="no token of this model"):
-        chooser.choose(row, 0, [], Toy(lambda tokens, x: False, 100))
+        chooser.choose(row, Place(0, constraint=Toy(lambda tokens, x: False, 100)))
     forbidden = make_chooser(replace(settings, logit_bias=((7, -np.inf),)), 1)
     with pytest.raises(NothingAllowed):
-        forbidden.choose(row, 0, [], Toy(lambda tokens, x: x == 7, 100))
+        forbidden.choose(row, Place(0, constraint=Toy(lambda tokens, x: x == 7, 100)))
 
 
 def test_ids_beyond_the_row_of_a_smaller_draft_model_are_left_out() -> None:
@@ -177,7 +177,7 @@ def test_a_bias_is_added_before_everything_else() -> None:
     assert row.tolist() == [0, 1, 2, 3]
     penalised = replace(settings, repeat_penalty=2.0)
     assert candidates(row, [0], penalised).logits.tolist() == [2.5, 2]
-    assert make_chooser(replace(settings, temp=0), 1).choose(row, 0, []) == 0
+    assert make_chooser(replace(settings, temp=0), 1).choose(row, Place(0)) == 0
 
 
 @pytest.mark.parametrize("bias", [float("inf"), float("nan")])

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from spec_cli.errors import ModelError
 from spec_cli.spec.coupling import CoupledChooser, GreedyChooser, make_chooser
-from spec_cli.spec.interfaces import Ids, Logits, Weights
+from spec_cli.spec.interfaces import Ids, Logits, Place, Weights
 from spec_cli.spec.noise import gumbel, noise_at_least, uniform
 from spec_cli.spec.settings import SamplingSettings
 from tests.unit.test_sampling import LONG, NO_FILTER, long_row
@@ -163,7 +163,7 @@ def test_a_choice_among_many_tokens_is_that_of_the_plain_formula(kind: str, n: i
         chooser = CoupledChooser(replace(NO_FILTER, temp=temp), 6)
         for position in range(2 if n > 100_000 else 20):
             expected = plain_scores(row, position, temp, 6).argmax()
-            assert chooser.choose(row, position, []) == expected
+            assert chooser.choose(row, Place(position)) == expected
 
 
 @pytest.mark.parametrize("position", range(10))
@@ -175,13 +175,15 @@ def test_a_token_that_wins_by_a_hair_from_the_lowest_place_is_found(position: in
     row = np.where(np.arange(n) < 63, 0, np.nextafter(needed, np.float32(0)))
     scores = np.sort(plain_scores(row, position, 1.0, 6))
     assert winner > 63 and scores[-1] - scores[-2] < 1e-6
-    assert CoupledChooser(NO_FILTER, 6).choose(row, position, []) == winner
+    assert CoupledChooser(NO_FILTER, 6).choose(row, Place(position)) == winner
 
 
 def test_the_least_temperature_is_greedy_and_overflows_nothing() -> None:
     row = np.random.default_rng(1).normal(size=6000).astype(np.float32)
     with np.errstate(all="raise"):
-        assert CoupledChooser(replace(NO_FILTER, temp=5e-324), 6).choose(row, 0, []) == row.argmax()
+        assert (
+            CoupledChooser(replace(NO_FILTER, temp=5e-324), 6).choose(row, Place(0)) == row.argmax()
+        )
 
 
 def test_the_margin_is_the_distance_of_the_two_best_scores() -> None:
@@ -189,20 +191,20 @@ def test_the_margin_is_the_distance_of_the_two_best_scores() -> None:
     chooser = CoupledChooser(replace(NO_FILTER, temp=2.0), 6)
     for position in range(20):
         second, first = np.sort(plain_scores(row, position, 2.0, 6))[-2:]
-        assert chooser.margin(row, position, []) == (first - second) * 2.0
+        assert chooser.margin(row, Place(position)) == (first - second) * 2.0
 
 
 def test_a_single_candidate_wins_by_an_infinite_margin() -> None:
     row = np.array([0, 3, 1], dtype=np.float32)
-    assert CoupledChooser(SamplingSettings(top_k=1), 1).margin(row, 0, []) == float("inf")
-    assert GreedyChooser(SamplingSettings(temp=0)).margin(row[:1], 0, []) == float("inf")
+    assert CoupledChooser(SamplingSettings(top_k=1), 1).margin(row, Place(0)) == float("inf")
+    assert GreedyChooser(SamplingSettings(temp=0)).margin(row[:1], Place(0)) == float("inf")
 
 
 def test_greedy_takes_the_lowest_id_of_equal_logits() -> None:
     row = np.array([0, 3, 3, 1], dtype=np.float32)
     chooser = make_chooser(SamplingSettings(temp=0), seed=1)
     assert isinstance(chooser, GreedyChooser)
-    assert chooser.choose(row, 5, []) == 1
+    assert chooser.choose(row, Place(5)) == 1
 
 
 @pytest.mark.parametrize("settings", [SamplingSettings(temp=0), SamplingSettings(), NO_FILTER])
@@ -211,13 +213,13 @@ def test_no_token_is_chosen_from_unusable_logits(
     settings: SamplingSettings, bad: list[float]
 ) -> None:
     with pytest.raises(ModelError, match="logits cannot be used"):
-        make_chooser(settings, seed=1).choose(np.array(bad, dtype=np.float32), 0, [])
+        make_chooser(settings, seed=1).choose(np.array(bad, dtype=np.float32), Place(0))
 
 
 @pytest.mark.parametrize("settings", [SamplingSettings(temp=0), NO_FILTER])
 def test_a_forbidden_token_is_never_chosen(settings: SamplingSettings) -> None:
     row = np.array([-np.inf, 0, -np.inf], dtype=np.float32)
-    assert {make_chooser(settings, seed).choose(row, 0, []) for seed in range(200)} == {1}
+    assert {make_chooser(settings, seed).choose(row, Place(0)) for seed in range(200)} == {1}
 
 
 @pytest.mark.parametrize("over", ["seeds", "positions"])
@@ -225,7 +227,7 @@ def test_coupled_choices_follow_the_distribution(over: str) -> None:
     p = np.array([0.4, 0.3, 0.15, 0.1, 0.05])
     row, n = np.log(p).astype(np.float32), 20_000
     keys = [(i, 3) if over == "seeds" else (5, i) for i in range(n)]
-    choices = [CoupledChooser(NO_FILTER, seed).choose(row, at, []) for seed, at in keys]
+    choices = [CoupledChooser(NO_FILTER, seed).choose(row, Place(at)) for seed, at in keys]
     assert chi_square(np.bincount(choices, minlength=5), n * p) < SIGMAS
 
 
@@ -237,7 +239,7 @@ def test_choices_from_a_real_shaped_row_follow_its_distribution(n_vocab: int) ->
     p = np.exp(row.astype(np.float64))
     p /= p.sum()
     chooser = CoupledChooser(NO_FILTER, 12)
-    counts = np.bincount([chooser.choose(row, i, []) for i in range(n)], minlength=n_vocab)
+    counts = np.bincount([chooser.choose(row, Place(i)) for i in range(n)], minlength=n_vocab)
     likely = n * p >= 10  # the others are counted together
     counts = np.append(counts[likely], counts[~likely].sum())
     assert chi_square(counts, n * np.append(p[likely], p[~likely].sum())) < SIGMAS
@@ -251,8 +253,8 @@ def test_two_similar_distributions_agree_almost_as_often_as_they_can() -> None:
     agree = 0
     for seed in range(n):
         chooser = CoupledChooser(NO_FILTER, seed)
-        agree += chooser.choose(np.log(p).astype(np.float32), 0, []) == chooser.choose(
-            np.log(q).astype(np.float32), 0, []
+        agree += chooser.choose(np.log(p).astype(np.float32), Place(0)) == chooser.choose(
+            np.log(q).astype(np.float32), Place(0)
         )
     slack = 4 * np.sqrt(0.25 / n)
     assert (1 - tv) / (1 + tv) - slack <= agree / n <= 1 - tv + slack
