@@ -29,7 +29,7 @@ from spec_cli.settings import DrafterKind, GenerationSettings, SessionSettings
 from spec_cli.spec.acceptance import MatchRule
 from spec_cli.spec.coupling import GreedyChooser, make_chooser
 from spec_cli.spec.interfaces import AcceptanceRule, Drawn, Logits, Place
-from spec_cli.spec.settings import SamplingSettings
+from spec_cli.spec.settings import Accept, SamplingSettings
 from spec_cli.state import StateStore
 
 RULES = ("coupled", "rejection", "block", "match greedy")
