@@ -7,7 +7,6 @@ import io
 import json
 import signal
 import sqlite3
-import time
 import xml.etree.ElementTree as xml
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -28,7 +27,7 @@ from spec_cli.spec.costs import PassTimes
 from spec_cli.spec.exactness import DEFAULT_KERNELS, ExactnessPlan
 from spec_cli.spec.interfaces import Draft, Logits, Verdict
 from spec_cli.spec.settings import Exact
-from tests.cli.conftest import Call, Done, SpecCli, finished
+from tests.cli.conftest import Call, Done, SpecCli, finished, wait_until
 from tests.cli.emulator import Emulator
 from tests.cli.tiny_models import Models
 
@@ -329,8 +328,7 @@ def test_an_interrupt_prints_and_keeps_what_is_finished(
         "bench", models.target, "--prompts", prompts, *options,
         "--export", export, "--format", "json",
     )  # fmt: skip
-    while process.poll() is None and (not export.exists() or export.read_text().count("\n") < 6):
-        time.sleep(0.01)
+    wait_until(lambda: export.exists() and export.read_text().count("\n") >= 6, process)
     process.send_signal(signal.SIGINT)
     run = finished(process)
     assert (run.exit_code, run.stderr) == (130, "")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +20,7 @@ from spec_cli.spec.acceptance import MatchRule
 from spec_cli.spec.costs import PassTimes
 from spec_cli.spec.exactness import DEFAULT_KERNELS, ExactnessPlan
 from spec_cli.spec.interfaces import Draft, Logits, Verdict
-from tests.cli.conftest import Call, Done, SpecCli, finished
+from tests.cli.conftest import Call, Done, SpecCli, finished, wait_until
 from tests.cli.emulator import Emulator
 from tests.cli.tiny_models import Models
 
@@ -337,8 +336,7 @@ def test_an_interrupt_prints_and_keeps_what_is_finished(
     save = tmp_path / "matrix.jsonl"
     args = many(models, prompts, save)
     process = spec_cli.start(*args, "--json")
-    while process.poll() is None and (not save.exists() or save.read_text().count("\n") < 6):
-        time.sleep(0.01)
+    wait_until(lambda: save.exists() and save.read_text().count("\n") >= 6, process)
     process.send_signal(signal.SIGINT)
     run = finished(process)
     assert run.exit_code == 130
