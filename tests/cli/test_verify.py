@@ -20,6 +20,7 @@ from spec_cli.spec.acceptance import MatchRule
 from spec_cli.spec.costs import PassTimes
 from spec_cli.spec.exactness import DEFAULT_KERNELS, ExactnessPlan
 from spec_cli.spec.interfaces import Draft, Logits, Verdict
+from spec_cli.verify import rows
 from tests.cli.conftest import Call, Done, SpecCli, finished, wait_until
 from tests.cli.emulator import Emulator
 from tests.cli.tiny_models import Models
@@ -192,7 +193,8 @@ def block_by_the_token(monkeypatch: Patch) -> None:
 def test_a_rule_that_does_not_keep_the_distribution_fails(
     verify: Verify, monkeypatch: Patch, break_it: Callable[[Patch], None], wrong: set[str]
 ) -> None:
-    monkeypatch.setattr(command, "_QUICK", replace(command._QUICK, n_rounds=1500))
+    monkeypatch.setattr(command, "_QUICK", replace(command._QUICK, n_rounds=1000))
+    monkeypatch.setattr(rows, "N_PAIRS", 1)  # that on which a wrong rule shows most
     plant(monkeypatch, WIDTHS)
     break_it(monkeypatch)
     run = verify("-n", "12", "--temp", "0.8", "--drafter", "model", "--json")

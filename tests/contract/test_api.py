@@ -340,6 +340,16 @@ def test_importing_the_package_loads_nothing_and_the_api_no_llama_cpp(home: Path
     assert loaded.isdisjoint({"typer", "rich", "llama_cpp", "huggingface_hub", "jinja2"})
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_program_can_use_llama_cpp_itself_before_or_after(home: Path, order: int) -> None:
+    lines = [
+        "from spec_cli.llama.library import library; library().api.llama_backend_init()",
+        "import llama_cpp; llama_cpp.Llama, llama_cpp.llama_cpp.llama_backend_init()",
+    ]
+    done = run_python("\n".join(lines[::order]), home)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 def test_the_package_has_no_other_attributes_and_is_typed() -> None:
     with pytest.raises(AttributeError, match="no_such_thing"):
         _ = spec_cli.no_such_thing
