@@ -14,8 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from spec_cli.llama.context import ContextSettings, LlamaContext
+from spec_cli.llama.context import LlamaContext
 from spec_cli.llama.model import LlamaModel, LoadSettings
+from spec_cli.llama.native import ContextSettings
 from spec_cli.spec.coupling import Chooser, make_chooser
 from spec_cli.spec.interfaces import Logits, Place
 from spec_cli.spec.settings import SamplingSettings

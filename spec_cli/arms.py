@@ -10,7 +10,7 @@ from spec_cli.drafters.chain import ChainDrafter
 from spec_cli.drafters.copies import TextCopies
 from spec_cli.drafters.none import NoDrafter
 from spec_cli.drafting import DraftSide
-from spec_cli.learned import LearnedAcceptance
+from spec_cli.learned import GREEDY_RULE, LearnedAcceptance
 from spec_cli.settings import DrafterKind, GenerationSettings
 from spec_cli.spec.acceptance import make_rule
 from spec_cli.spec.constraint import ConstrainedText
@@ -166,4 +166,4 @@ class Arms:
 
 
 def _rule_name(accept: Accept, sampling: SamplingSettings) -> str:
-    return str(accept) if sampling.temp else "greedy"
+    return str(accept) if sampling.temp else GREEDY_RULE

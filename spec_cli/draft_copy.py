@@ -6,6 +6,7 @@ less time a token. It guesses a little worse; `worth_it` weighs the two.
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import re
@@ -17,6 +18,7 @@ from pathlib import Path
 from spec_cli.errors import Cancelled, ModelError, ResourceError
 from spec_cli.gguf import Header, read_header
 from spec_cli.gguf_file import Tensor
+from spec_cli.leftovers import Leftovers
 from spec_cli.llama.quantize import PARTIAL, quantize_apart, same_model
 from spec_cli.quant import split_parts
 from spec_cli.spec.costs import CostTable, PassTimes
@@ -137,6 +139,16 @@ def copies_of(source: Header, directory: Path) -> list[Path]:
     found = directory.glob(f"{_stem(source.path)}*.gguf")
     copies = [path for path in found if _is_copy(path, source)]
     return sorted(copies, key=lambda path: path.stat().st_mtime_ns, reverse=True)
+
+
+def leftovers_of(copy: Path) -> Leftovers:
+    """What the making of a copy left beside it."""
+    lock = copy.with_suffix(".lock")
+    found = copy.parent.glob(f"{glob.escape(copy.name)}.*{PARTIAL}")
+    return Leftovers(
+        tuple(path for path in found if path.is_file() and not path.is_symlink()),
+        None if lock.is_symlink() else lock,
+    )
 
 
 def worth_it(

@@ -7,8 +7,9 @@ from dataclasses import replace
 from spec_cli.draft_copy import worth_it
 from spec_cli.drafters.model import DraftModel
 from spec_cli.gguf import Header
-from spec_cli.llama.context import ContextSettings, LlamaContext
+from spec_cli.llama.context import LlamaContext
 from spec_cli.llama.model import LlamaModel
+from spec_cli.llama.native import ContextSettings
 from spec_cli.loader import Environment, Loader
 from spec_cli.pairing import PairReport
 from spec_cli.spec.costs import CostTable, PassTimes

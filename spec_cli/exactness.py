@@ -28,7 +28,7 @@ from spec_cli.spec.settings import Exact
 from spec_cli.state import StateStore, file_identity
 
 PLANS = "exactness-plans"
-PROBE_VERSION = 2  # of what a probe tries and how a price is reckoned
+PROBE_VERSION = 3  # of what a probe tries and how a price is reckoned
 _POLL_S = 0.05
 
 

@@ -11,8 +11,8 @@ from spec_cli.events import Notice
 from spec_cli.footprint import footprint
 from spec_cli.gguf import Header
 from spec_cli.host_memory import HostMemory
-from spec_cli.llama.context import ContextSettings
 from spec_cli.llama.devices import Device
+from spec_cli.llama.native import ContextSettings
 from spec_cli.memory import (
     HOST,
     Demand,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from spec_cli.gguf import MAX_LAYERS, Header
 from spec_cli.gguf_file import BOOL, INT32, UINT32, Array, Tensor
-from spec_cli.llama.context import ContextSettings
+from spec_cli.llama.native import ContextSettings
 
 _ELEMENT_BYTES = {"f32": 4.0, "f16": 2.0, "bf16": 2.0, "q8_0": 34 / 32}
 _LISTS = (UINT32, INT32, BOOL)

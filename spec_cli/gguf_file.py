@@ -21,6 +21,7 @@ MAX_HEADER_BYTES = 128 << 20  # the largest vocabularies known need 30 MB
 MAX_KEYS = 1 << 16
 MAX_TENSORS = 1 << 17
 _FIRST_READ_BYTES = 8 << 20  # holds a vocabulary of 150,000 tokens
+_STEP_BYTES = 2 << 20
 _FETCH_AGAIN = "delete the file and download it again"
 
 UINT32, INT32, BOOL, STRING, _ARRAY = 4, 5, 7, 8, 9
@@ -122,7 +123,7 @@ def read_gguf(path: Path) -> GgufFile:
         if not stat.S_ISREG(info.st_mode):
             raise ModelError(f"{path} is not a regular file", hint="give the path of a file")
         with path.open("rb") as file:
-            return parse_gguf(path, file, info.st_size)
+            return parse_gguf(path, file, info.st_size, _FIRST_READ_BYTES)
     except FileNotFoundError:
         hint = "check the path, or give a model by its name"
         raise ModelError(f"no such file: {path}", hint=hint) from None
@@ -131,13 +132,13 @@ def read_gguf(path: Path) -> GgufFile:
         raise ModelError(f"cannot read {path}: {exc.strerror}", hint=hint) from exc
 
 
-def parse_gguf(path: Path, file: Reader, n_bytes: int) -> GgufFile:
+def parse_gguf(path: Path, file: Reader, n_bytes: int, n_first: int) -> GgufFile:
     """Read the header of a file of `n_bytes`; `path` is its name in messages.
 
-    Raises ModelError as `read_gguf` does.
+    The first `n_first` bytes are tried, then ever more. Raises ModelError as `read_gguf` does.
     """
     _check_start(path, file.read(512))
-    return _read_header(path, file, n_bytes)
+    return _read_header(path, file, n_bytes, n_first)
 
 
 def _check_start(path: Path, start: bytes) -> None:
@@ -188,8 +189,7 @@ class _TooShort(Exception):
         self.end = end
 
 
-def _read_header(path: Path, file: Reader, n_bytes: int) -> GgufFile:
-    n_read = _FIRST_READ_BYTES
+def _read_header(path: Path, file: Reader, n_bytes: int, n_read: int) -> GgufFile:
     while True:
         file.seek(0)
         data = file.read(n_read)
@@ -206,7 +206,7 @@ def _read_header(path: Path, file: Reader, n_bytes: int) -> GgufFile:
             )
         if end > MAX_HEADER_BYTES:
             raise ModelError(f"{path} is damaged: its header claims {end} bytes", hint=_FETCH_AGAIN)
-        n_read = min(max(4 * n_read, end), MAX_HEADER_BYTES)
+        n_read = min(max(n_read + max(n_read // 2, _STEP_BYTES), end), MAX_HEADER_BYTES)
 
 
 def _parse(data: bytes, n_bytes: int) -> GgufFile:

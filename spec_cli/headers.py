@@ -1,20 +1,22 @@
 """The headers of models, also of those that are not on this machine: their first bytes are enough.
 
-A model file of the hub is read by range requests, some megabytes of it, and nothing is kept.
+A model file of the hub is read by range requests, as far as its header goes; nothing is kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from spec_cli import download, hub
-from spec_cli.download import Source
+from spec_cli.download import Plan, Source
 from spec_cli.errors import DownloadError, ModelError
 from spec_cli.gguf import Header, header_of, read_header
 from spec_cli.gguf_file import parse_gguf
 from spec_cli.modelref import ModelRef
 from spec_cli.store import Slot
+
+_FIRST_FETCH_BYTES = 256 << 10  # holds the header of a part without a vocabulary
 
 
 def cached_header(ref: ModelRef) -> Header | None:
@@ -31,25 +33,42 @@ def usable_header(path: Path) -> Header | None:
         return None
 
 
-def find_header(
-    ref: ModelRef, *, offline: bool, on_remote: Callable[[str], None]
-) -> tuple[Header, bool]:
-    """The header of `ref`, and whether it was read from the hub; `on_remote` is told so before.
+def find_headers(
+    refs: Sequence[ModelRef], *, offline: bool, on_remote: Callable[[str], None]
+) -> tuple[list[Header], bool]:
+    """The headers of `refs`, and whether all of these models are here.
 
-    Raises ModelError for what is no usable model, and DownloadError where it cannot be read
-    without fetching the whole file.
+    What is not here is read from the hub; `on_remote` is told so before. Raises ModelError for
+    what is no usable model, and DownloadError where a header cannot be read without fetching a
+    whole file.
     """
-    (plan,) = download.plan([ref], offline=offline)
+    plans = download.plan(refs, offline=offline)
+    if whole := [plan for plan in plans if plan.source is Source.MIRROR]:
+        raise _must_be_fetched(whole)
+    return [_header(plan, on_remote) for plan in plans], all(plan.found for plan in plans)
+
+
+def _must_be_fetched(plans: Sequence[Plan]) -> DownloadError:
+    names = [f"`{plan.ref.name}`" for plan in plans]
+    are, headers = ("are", "their headers") if len(names) > 1 else ("is", "its header")
+    missing_gb = sum(plan.missing_bytes for plan in plans) / 1e9
+    commands = [f"`spec-cli pull {plan.ref.name}`" for plan in plans]
+    return DownloadError(
+        f"{' and '.join(names)} {are} not in the cache, and {headers} cannot be read before "
+        f"{missing_gb:.2f} GB are fetched from the mirror",
+        hint=f"run {' and '.join(commands)}, then this command again",
+    )
+
+
+def _header(plan: Plan, on_remote: Callable[[str], None]) -> Header:
     if plan.found is not None:
-        return read_header(plan.found.path), False
-    if plan.source is Source.MIRROR:
-        raise DownloadError(
-            f"`{ref.name}` is not in the cache, and without the hub no header can be read",
-            hint=f"run `spec-cli pull {ref.name}`, then this command again",
-        )
-    on_remote(f"reading the header of {ref.name} from the hub")
-    parts = [parse_gguf(Path(slot.file), _RemoteFile(slot), slot.size_bytes) for slot in plan.slots]
-    return header_of(Path(plan.slots[0].file), parts), True
+        return read_header(plan.found.path)
+    on_remote(f"reading the header of {plan.ref.name} from the hub")
+    parts = [
+        parse_gguf(Path(slot.file), _RemoteFile(slot), slot.size_bytes, _FIRST_FETCH_BYTES)
+        for slot in plan.slots
+    ]
+    return header_of(Path(plan.slots[0].file), parts)
 
 
 class _RemoteFile:
@@ -69,7 +88,7 @@ class _RemoteFile:
         end = min(self._pos + n_bytes, self._slot.size_bytes)
         if end > len(self._start):
             start = len(self._start)
-            self._start += hub.read_range(self._slot, start, end - start)
+            self._start += hub.read_range(self._slot, start, max(end - start, _FIRST_FETCH_BYTES))
         data = self._start[self._pos : end]
         self._pos += len(data)
         return data

@@ -14,10 +14,12 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from spec_cli.errors import DownloadError, ModelError
+from spec_cli.leftovers import partial_blobs
 from spec_cli.modelref import is_relative_path
 from spec_cli.network import is_reachable
 from spec_cli.store import Slot, open_partial
@@ -134,41 +136,40 @@ def fetch_from_hub(slot: Slot, on_bytes: Callable[[int], None]) -> None:
 def read_range(slot: Slot, start: int, n_bytes: int) -> bytes:
     """At most `n_bytes` of the file of `slot` from `start` on, not kept. Raises DownloadError."""
     from huggingface_hub import hf_hub_url
-    from huggingface_hub.utils import (  # type: ignore[attr-defined]
-        build_hf_headers,
-        get_session,
-        hf_raise_for_status,
-    )
+    from huggingface_hub.file_download import http_get
+    from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
 
     url = hf_hub_url(slot.repo, slot.file, revision=slot.revision, endpoint=endpoint())
     end = min(start + n_bytes, slot.size_bytes)
-    headers = {**build_hf_headers(), "Range": f"bytes={start}-{end - 1}"}
-    data = bytearray()
-    with (
-        _explained(slot.repo),
-        get_session().stream(
-            "GET", url, headers=headers, follow_redirects=True, timeout=_ANSWER_TIMEOUT_S
-        ) as response,
-    ):
-        hf_raise_for_status(response)
-        if response.status_code != 206:
+    data = BytesIO()
+
+    def check(n_received: int) -> None:
+        if n_received > end - start:
             raise _unreachable("it sends whole files only")
-        for chunk in response.iter_bytes():
-            data += chunk
-            if len(data) >= end - start:
-                break
-    return bytes(data[: end - start])
+
+    try:
+        with _explained(slot.repo):
+            http_get(
+                url,
+                data,
+                headers={**build_hf_headers(), "Range": f"bytes={start}-{end - 1}"},
+                expected_size=end - start,
+                tqdm_class=_bar_class(check),
+            )
+    except OSError as error:  # the client's word for fewer bytes than expected
+        raise _unreachable("it sent less than was asked for") from error
+    return data.getvalue()
 
 
 def delete_files(paths: Iterable[Path]) -> None:
-    """Delete files of the cache, by their paths in snapshots, and what is empty then.
+    """Delete files of the cache, by their paths in snapshots.
 
     A content that another file of the cache shares is kept. Raises ModelError, with nothing
     deleted, when the cache of a repository is damaged.
     """
     from huggingface_hub import scan_cache_dir
 
-    wanted = {path.parent.resolve() / path.name for path in paths}
+    wanted = {_in_cache(path) for path in paths}
     cache = scan_cache_dir(cache_dir())
     revisions = [revision for repo in cache.repos for revision in repo.revisions]
     files = [file for r in revisions for file in r.files if file.file_path in wanted]
@@ -176,13 +177,29 @@ def delete_files(paths: Iterable[Path]) -> None:
         reasons = "; ".join(map(str, cache.warnings)) or "it is not listed"
         raise ModelError(f"cannot delete {min(missing)}: {reasons}", hint="delete it by hand")
     cache.delete_files(*files).execute()
-    touched = {folder for path in wanted for folder in path.parents}
+
+
+def delete_empty(paths: Iterable[Path]) -> None:
+    """Delete the revisions, and repositories, of which `paths` were the last files.
+
+    A repository stays where something else of it was fetched in part.
+    """
+    from huggingface_hub import scan_cache_dir
+
+    touched = {folder for path in paths for folder in _in_cache(path).parents}
     cache = scan_cache_dir(cache_dir())
     for repo in cache.repos:
+        if partial_blobs(cache_dir(), repo.repo_id):
+            continue
         revisions = [r for r in repo.revisions if r.snapshot_path in touched and not r.files]
         # Revisions are told apart by their names alone, which two repositories can share.
         only_here = replace(cache, repos=frozenset({repo}))
         only_here.delete_revisions(*(r.commit_hash for r in revisions)).execute()
+
+
+def _in_cache(path: Path) -> Path:
+    """A path in a snapshot as the hub's client gives it."""
+    return path.parent.resolve() / path.name
 
 
 def _bar_class(on_bytes: Callable[[int], None]) -> Any:

@@ -12,11 +12,12 @@ from spec_cli.spec.survival import CONFIDENCES, Prior, Tally, no_tally
 from spec_cli.state import StateStore, file_identity
 
 ACCEPTANCE = "acceptance"
+GREEDY_RULE = "greedy"  # any acceptance rule at temperature 0
 _MOST = 4000.0  # guesses that are remembered; beyond them older ones fade
 
 
 class LearnedAcceptance:
-    """The tallies of one pair, bound to both files; each acceptance rule has its own.
+    """The tallies of one pair, bound to both files; `GREEDY_RULE` and other rules have their own.
 
     It decides what is drafted, never what is said. Runs that end at once may lose one's tally.
     """
@@ -29,13 +30,18 @@ class LearnedAcceptance:
         }
         self._state = state
 
+    def shown(self, rule: str) -> Tally:
+        """What the runs so far have shown."""
+        stored = self._state.load(ACCEPTANCE, self._key(rule))
+        return (_tally(stored) if stored else None) or no_tally()
+
     def prior(self, default: Prior, rule: str) -> Prior:
         """`default`, as the runs so far correct it."""
-        return default.after(self._load(rule))
+        return default.after(self.shown(rule))
 
     def add(self, tally: Tally, rule: str) -> None:
         """Remember what one more run has shown."""
-        total = self._load(rule) + tally
+        total = self.shown(rule) + tally
         total *= min(1.0, _MOST / max(1.0, float(total.judged.sum())))
         value = {
             "judged": total.judged.tolist(),
@@ -43,10 +49,6 @@ class LearnedAcceptance:
             "following": total.following.tolist(),
         }
         self._state.save(ACCEPTANCE, self._key(rule), value)
-
-    def _load(self, rule: str) -> Tally:
-        stored = self._state.load(ACCEPTANCE, self._key(rule))
-        return (_tally(stored) if stored else None) or no_tally()
 
     def _key(self, rule: str) -> dict[str, Any]:
         return {**self._pair, "rule": rule}

@@ -17,10 +17,11 @@ from spec_cli.exactness import Planner, TargetSetup
 from spec_cli.fitter import Fitter, Offload
 from spec_cli.gguf import Header
 from spec_cli.host_memory import HostMemory, host_memory
-from spec_cli.llama.context import ContextSettings, LlamaContext
+from spec_cli.llama.context import LlamaContext
 from spec_cli.llama.devices import Device, cpu_device, offload_devices
 from spec_cli.llama.library import library
 from spec_cli.llama.model import LlamaModel, LoadSettings
+from spec_cli.llama.native import ContextSettings
 from spec_cli.llama.rehearsal import rehearse
 from spec_cli.llama.sequences import LlamaSequences
 from spec_cli.parallel_plan import ParallelPlans
@@ -69,6 +70,13 @@ class Loader:
         self._models, self._contexts = ExitStack(), ExitStack()
         self.n_threads = settings.n_threads or usable_cores()
         self.fitter = Fitter(settings, host=environment.host, notify=environment.notify)
+        if problem := environment.state.problem():
+            environment.notify(
+                Notice(
+                    "what is measured and learned here is not kept for later runs: "
+                    f"{problem} (`XDG_STATE_HOME` moves it)"
+                )
+            )
         if settings.n_gpu_layers and not offload_devices():
             hint = "set it up for CUDA or Metal (see the README), or leave `--gpu-layers` out"
             environment.notify(

@@ -14,10 +14,11 @@ from typing import Any
 from spec_cli.calibration import PASS_TIMES, times_from_json
 from spec_cli.draft_copy import DIGESTS
 from spec_cli.exactness import PLANS, PROBE_VERSION, plan_from_json
-from spec_cli.learned import ACCEPTANCE
+from spec_cli.learned import ACCEPTANCE, LearnedAcceptance
 from spec_cli.spec.costs import DRAFT_WIDTHS, PassTimes
 from spec_cli.spec.exactness import ExactnessPlan
 from spec_cli.spec.settings import Exact
+from spec_cli.spec.survival import Tally
 from spec_cli.state import PARALLEL_PLANS, REHEARSED, Entry, StateStore, file_identity
 
 _KINDS = (PLANS, PASS_TIMES, DIGESTS, REHEARSED, PARALLEL_PLANS)
@@ -57,6 +58,10 @@ class Measurements:
         part = {**file_identity(path), **setup, "widths": list(DRAFT_WIDTHS)}
         entries = self.state.entries(PASS_TIMES, part)
         return times_from_json(entries[0].value) if entries else None
+
+    def shown(self, target: Path, draft: Path, rule: str) -> Tally:
+        """What runs of a pair have shown about guesses; see `LearnedAcceptance`."""
+        return LearnedAcceptance(target, draft, state=self.state).shown(rule)
 
     def of_file(self, path: Path) -> list[Entry]:
         """Everything kept about the model file at `path`, alone or in a pair."""

@@ -3,24 +3,30 @@
 Where both models were measured on this machine, their costs are used. Else they are estimated:
 decoding is bound by reading weights, so a token of the draft takes the share of a plain step that
 its weights have of the target's; what a wider pass takes is that of another target measured here.
+How often guesses are right is what runs of the pair have shown, else what is typical.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from spec_cli.draft_copy import copied_bytes, copies_of, objection, worth_it
 from spec_cli.gguf import Header
 from spec_cli.gguf_file import Tensor
+from spec_cli.learned import GREEDY_RULE
 from spec_cli.measured import MeasuredTarget, Measurements
 from spec_cli.spec.costs import TARGET_WIDTHS, CostTable, PassTimes
-from spec_cli.spec.forecast import Forecast, forecast
+from spec_cli.spec.forecast import Forecast, forecast, forecast_after
 from spec_cli.spec.policy import K_MAX
+from spec_cli.spec.settings import Accept
+from spec_cli.spec.survival import GREEDY, SAMPLED, Tally, no_tally
 
 ACCEPTANCES = (0.6, 0.7, 0.8, 0.9)
 
+# By the rules of `--temp 0` and of sampling as it is by default.
+_PRIORS = {GREEDY_RULE: GREEDY, str(Accept.COUPLED): SAMPLED}
 _FLAT = PassTimes(TARGET_WIDTHS, (1.0,) * len(TARGET_WIDTHS))
 
 
@@ -47,18 +53,43 @@ class Basis:
 
 
 @dataclass(frozen=True, slots=True)
+class Expectation:
+    """The forecast for a way to choose tokens, an acceptance rule as `LearnedAcceptance` names it.
+
+    It rests on `n_tokens` guesses of the pair; 0: on those of others like it.
+    """
+
+    rule: str
+    n_tokens: int
+    forecast: Forecast
+
+    @property
+    def source(self) -> str:
+        """Where it comes from."""
+        if not self.n_tokens:
+            return "typical for this kind of pair"
+        return f"measured on {self.n_tokens:,} tokens of this pair"
+
+
+@dataclass(frozen=True, slots=True)
 class Prediction:
-    """`basis`, and the forecast for each of `ACCEPTANCES`."""
+    """`basis`, what is expected, and the forecast for each of `ACCEPTANCES`."""
 
     basis: Basis
+    expected: tuple[Expectation, ...]
     forecasts: tuple[Forecast, ...]
 
     @property
     def sentence(self) -> str:
-        """The range in words."""
+        """What the pair has shown, else the range, in words."""
         costs = "measured here" if self.basis.is_measured else "estimated"
         if verdict := self.basis.costs.verdict(self.basis.k_max):
             return f"{verdict} (costs {costs})"
+        best = max(self.expected, key=lambda expectation: expectation.n_tokens)
+        if best.n_tokens:
+            of = best.forecast
+            right = f"{100 * of.acceptance:.0f} % of the guesses are right"
+            return f"{of.auto:.2f}x plain where {right}, {best.source} (costs {costs})"
         low, high = self.forecasts[0], self.forecasts[-1]
         return (
             f"{low.auto:.2f}x to {high.auto:.2f}x plain where {100 * low.acceptance:.0f} to "
@@ -66,9 +97,30 @@ class Prediction:
         )
 
 
-def predict(basis: Basis) -> Prediction:
-    """The prediction at these costs."""
-    return Prediction(basis, tuple(forecast(basis.costs, a, basis.k_max) for a in ACCEPTANCES))
+def predict(basis: Basis, shown: Mapping[str, Tally]) -> Prediction:
+    """The prediction at these costs, for a pair that has `shown` so much, by rule."""
+    costs, k_max = basis.costs, basis.k_max
+    expected = []
+    for rule, prior in _PRIORS.items():
+        tally = shown.get(rule, no_tally())
+        known = forecast_after(costs, prior.after(tally), k_max)
+        expected.append(Expectation(rule, round(tally.judged.sum()), known))
+    forecasts = tuple(forecast(costs, a, k_max) for a in ACCEPTANCES)
+    return Prediction(basis, tuple(expected), forecasts)
+
+
+def shown_by(
+    target: Header, draft: Header, measurements: Measurements, copies: Path
+) -> dict[str, Tally]:
+    """What runs of a pair have shown here, by rule: those of the draft's file that guessed most."""
+    files = (draft.path, *copies_of(draft, copies))
+    return {
+        rule: max(
+            (measurements.shown(target.path, file, rule) for file in files),
+            key=lambda tally: float(tally.judged.sum()),
+        )
+        for rule in _PRIORS
+    }
 
 
 def basis_of(

@@ -23,9 +23,10 @@ from spec_cli.events import DraftingOff, Event, Finished, FinishReason, Notice
 from spec_cli.fitting import first_context
 from spec_cli.gguf import Header, read_header
 from spec_cli.learned import LearnedAcceptance
-from spec_cli.llama.context import ContextSettings, LlamaContext
+from spec_cli.llama.context import LlamaContext
 from spec_cli.llama.devices import Device
 from spec_cli.llama.model import LlamaModel
+from spec_cli.llama.native import ContextSettings
 from spec_cli.loader import Environment, Loader
 from spec_cli.logprobs import TokenScorer
 from spec_cli.pairing import check_pair

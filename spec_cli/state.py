@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import logging
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from spec_cli.errors import ModelError
-from spec_cli.files import write_whole
+from spec_cli.files import temporary_directory, write_whole
 
 REHEARSED, PARALLEL_PLANS = "rehearsed", "parallel-plans"  # kinds that need llama.cpp to be made
 
+_TRIAL_BYTES = 64 << 10  # more than most of what is kept
 _FINGERPRINT_BYTES = 1 << 20  # of a model: its header, or most of it
 
 _log = logging.getLogger(__name__)
@@ -34,10 +37,31 @@ class StateStore:
 
     The whole key is stored with the value and compared on load. A file that cannot be read is
     as good as none, and one that cannot be written is only logged: nothing here is needed.
+    `problem` is for telling the user so.
     """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+        self._was_tried = False
+
+    def problem(self) -> str | None:
+        """Why what is saved will be lost, found out by writing; None where it is kept.
+
+        It is told once: None after that.
+        """
+        if self._was_tried:
+            return None
+        self._was_tried = True
+        try:
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with temporary_directory(self._directory) as scratch:
+                (scratch / "trial").write_bytes(bytes(_TRIAL_BYTES))
+        except OSError as error:
+            return f"cannot write to {self._directory}: {error.strerror}"
+        for path in self._directory.glob("[!.]*"):
+            if path.is_dir() and not os.access(path, os.W_OK | os.X_OK):
+                return f"cannot write to {path}: {os.strerror(errno.EACCES)}"
+        return None
 
     def load(self, kind: str, key: Mapping[str, Any]) -> Any | None:
         """The value saved for exactly this key, or None."""

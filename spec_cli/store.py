@@ -66,7 +66,7 @@ class Slot:
     @property
     def lock_path(self) -> Path:
         """The lock that the hub's own client takes for this blob, too."""
-        return self.cache_dir / ".locks" / repo_dir(Path(), self.repo) / f"{self.blob}.lock"
+        return lock_path(self.cache_dir, self.repo, self.blob)
 
     @property
     def is_filled(self) -> bool:
@@ -91,6 +91,11 @@ def repo_dir(cache_dir: Path, repo: str) -> Path:
     return cache_dir / "--".join(["models", *repo.split("/")])
 
 
+def lock_path(cache_dir: Path, repo: str, blob: str) -> Path:
+    """The lock of the content `blob` of `repo`."""
+    return cache_dir / ".locks" / repo_dir(Path(), repo) / f"{blob}.lock"
+
+
 def commit_of(cache_dir: Path, repo: str, revision: str) -> str:
     """The commit that the branch `revision` stood at when it was last fetched.
 
@@ -107,6 +112,12 @@ def snapshot_files(cache_dir: Path, repo: str, commit: str) -> dict[str, Path]:
     return {path.relative_to(root).as_posix(): path for path in paths}
 
 
+def has_files(cache_dir: Path, repo: str) -> bool:
+    """Whether any file of `repo` is in the cache, at whatever commit."""
+    snapshots = repo_dir(cache_dir, repo) / "snapshots"
+    return any(path.is_file() for path in snapshots.rglob("*"))
+
+
 def commit_with(cache_dir: Path, repo: str, file: str, blob: str) -> str | None:
     """A commit of `repo` in the cache at which the content of `file` is `blob`."""
     for snapshot in sorted((repo_dir(cache_dir, repo) / "snapshots").glob("*")):
@@ -116,10 +127,15 @@ def commit_with(cache_dir: Path, repo: str, file: str, blob: str) -> str | None:
     return None
 
 
+def blob_of(path: Path) -> str | None:
+    """The name of the content that a file of the cache links to; None where it is no link."""
+    return path.readlink().name if path.is_symlink() else None
+
+
 def sha256_of(path: Path) -> str | None:
     """The SHA-256 of a file of the cache, told by the blob that it links to."""
-    blob = path.readlink().name if path.is_symlink() else ""
-    return blob if _is_sha256(blob) else None
+    blob = blob_of(path)
+    return blob if blob and _is_sha256(blob) else None
 
 
 @contextmanager

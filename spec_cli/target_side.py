@@ -9,7 +9,8 @@ from spec_cli.errors import UsageError
 from spec_cli.events import Notice
 from spec_cli.fitting import N_TARGET_ROWS
 from spec_cli.gguf import Header
-from spec_cli.llama.context import ContextSettings, LlamaContext
+from spec_cli.llama.context import LlamaContext
+from spec_cli.llama.native import ContextSettings
 from spec_cli.llama.sequences import LlamaSequences
 from spec_cli.loader import Environment, Loader
 from spec_cli.settings import AUTO_CTX_ANSWER, MIN_AUTO_CTX, SessionSettings

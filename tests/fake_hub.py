@@ -24,6 +24,8 @@ class FakeHub:
     stalls_after: int | None = None  # bytes of a content: then nothing more comes
     requests: list[tuple[str, str | None]] = field(default_factory=list)  # path, Range
     tokens: list[str | None] = field(default_factory=list)
+    breaks_after: int | None = None  # bytes of a content: there the next connection ends
+    n_served: int = 0  # bytes of contents
     url: str = ""
 
 
@@ -68,21 +70,23 @@ def _answer(request: BaseHTTPRequestHandler, hub: FakeHub) -> None:
     elif is_listing:
         _send(request, 200, json.dumps(_listing(repo, hub.repos[repo])).encode(), {})
     else:
-        _send_content(request, hub.repos[repo]["/".join(rest[2:])], hub.stalls_after)
+        _send_content(request, hub.repos[repo]["/".join(rest[2:])], hub)
 
 
-def _send_content(
-    request: BaseHTTPRequestHandler, content: bytes, stalls_after: int | None
-) -> None:
+def _send_content(request: BaseHTTPRequestHandler, content: bytes, hub: FakeHub) -> None:
     headers = {"X-Repo-Commit": COMMIT, "ETag": f'"{hashlib.sha256(content).hexdigest()}"'}
     wanted = request.headers.get("Range")
     if wanted is None:
-        _send(request, 200, content, headers, stalls_after)
+        hub.n_served += len(content)
+        _send(request, 200, content, headers, hub.stalls_after)
         return
     first, _, last = wanted.removeprefix("bytes=").partition("-")
     start, end = int(first), min(int(last) + 1 if last else len(content), len(content))
     headers["Content-Range"] = f"bytes {start}-{end - 1}/{len(content)}"
-    _send(request, 206, content[start:end], headers)
+    part, cut = content[start:end], hub.breaks_after
+    hub.breaks_after = None
+    hub.n_served += len(part[:cut])
+    _send(request, 206, part, headers, cut=cut)
 
 
 def _send(
@@ -91,13 +95,16 @@ def _send(
     body: bytes,
     headers: dict[str, str],
     stalls_after: int | None = None,
+    cut: int | None = None,
 ) -> None:
     request.send_response(status)
     for key, value in {**headers, "Content-Length": str(len(body))}.items():
         request.send_header(key, value)
     request.end_headers()
     if request.command == "GET":
-        request.wfile.write(body[:stalls_after])
+        request.wfile.write(body[:stalls_after][:cut])
+        if cut is not None:
+            request.close_connection = True
         if stalls_after is not None:
             request.wfile.flush()
             request.rfile.read(1)  # until the client has gone

@@ -138,7 +138,9 @@ Compare = Annotated[
 ]
 Plot = Annotated[
     Path | None,
-    typer.Option("--plot", metavar="FILE.svg", help="Draw the result.", rich_help_panel=_OUTPUT),
+    typer.Option(
+        "--plot", metavar="FILE", help="Draw the result, as .svg or .png.", rich_help_panel=_OUTPUT
+    ),
 ]
 Form = Annotated[
     Format,

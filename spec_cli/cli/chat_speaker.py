@@ -42,6 +42,7 @@ from spec_cli.settings import (
     GenerationSettings,
     SessionSettings,
 )
+from spec_cli.state import StateStore
 from spec_cli.terminal import Terminal
 
 _LAST_SIGNAL = 3  # an impatient second Ctrl-C must not cost the conversation
@@ -95,6 +96,7 @@ class Speaker:
         terminal: Terminal,
         render: RenderOptions,
         now: datetime,
+        state: StateStore,
     ) -> None:
         """Load the pair.
 
@@ -106,7 +108,9 @@ class Speaker:
         self._interrupts = Interrupts(last=_LAST_SIGNAL)
         self._notices: list[Notice] = []
         self._status = Status(terminal, quiet=render.quiet)
-        environment = surroundings(self._interrupts, self._notices, self._status, learns=True)
+        environment = surroundings(
+            self._interrupts, self._notices, self._status, learns=True, state=state
+        )
         draft = pair.draft.path if pair.draft else None
         started = time.perf_counter()
         with self._listening(), self._status:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 import typer
@@ -16,11 +16,13 @@ from spec_cli.cli.chat_speaker import Speaker
 from spec_cli.cli.chat_talk import Speakers, Talk, Turns
 from spec_cli.cli.chat_template import TemplateChoice
 from spec_cli.cli.pairs import LocalPair, fetch_pair
+from spec_cli.cli.surroundings import state_store
 from spec_cli.modelref import Pair
 from spec_cli.places import state_dir
 from spec_cli.registry import Registry
 from spec_cli.render.options import RenderOptions
 from spec_cli.settings import SessionSettings
+from spec_cli.state import StateStore
 from spec_cli.terminal import Terminal
 
 
@@ -34,6 +36,7 @@ class Loading:
     terminal: Terminal
     render: RenderOptions
     offline: bool
+    state: StateStore = field(default_factory=state_store)  # that all pairs share
 
     def fetch(self, pair: Pair) -> LocalPair:
         """The pair's files. Raises DownloadError or ModelError."""
@@ -42,7 +45,15 @@ class Loading:
     def speaker(self, pair: Pair, files: LocalPair) -> Speaker:
         """The pair, loaded. Raises what Session raises."""
         settings = replace(self.session, draft_tokens=pair.draft_tokens)
-        return Speaker(files, settings, self.template, self.terminal, self.render, datetime.now())
+        return Speaker(
+            files,
+            settings,
+            self.template,
+            self.terminal,
+            self.render,
+            datetime.now(),
+            self.state,
+        )
 
 
 def converse(chat: Chat, pair: Pair, registry: Registry, loading: Loading) -> None:

@@ -298,7 +298,7 @@ Estimate = Annotated[
     bool,
     typer.Option(
         "--estimate",
-        help="Print how much memory the pair takes, and whether it fits; load nothing.",
+        help="Print how much memory the pair takes, and whether it fits; fetch and load nothing.",
         rich_help_panel=_MACHINE,
     ),
 ]

@@ -22,7 +22,7 @@ from spec_cli.terminal import Terminal
 class Run:
     """A pair by its name, what it is asked, and how the answer is shown.
 
-    Each way to go on fetches the pair first, and raises DownloadError or ModelError.
+    An answer needs the files, which are fetched: DownloadError or ModelError is raised.
     """
 
     pair: Pair
@@ -35,10 +35,14 @@ class Run:
 
     def estimate(self) -> None:
         """Print how much memory the pair takes. Raises what `print_estimate` raises."""
-        files = self._fetch()
-        draft = files.draft.path if files.draft else None
-        as_json = self.render.json
-        print_estimate(files.target.path, draft, self.settings, self.terminal, as_json=as_json)
+        print_estimate(
+            self.pair,
+            self.settings,
+            self.terminal,
+            offline=self.offline,
+            quiet=self.render.quiet,
+            as_json=self.render.json,
+        )
 
     def answer_lines(self, options: BatchOptions) -> None:
         """Answer each line of an input. Raises what `answer_lines` raises."""

@@ -13,14 +13,20 @@ from spec_cli.state import StateStore
 
 
 def surroundings(
-    interrupts: Interrupts, notices: list[Notice], status: Status, *, learns: bool = False
+    interrupts: Interrupts,
+    notices: list[Notice],
+    status: Status,
+    *,
+    learns: bool = False,
+    state: StateStore | None = None,
 ) -> Environment:
     """The user's directories, the real clock and signals; notices are gathered in `notices`.
 
-    `learns`: the next run starts with what this one shows about guesses.
+    `learns`: the next run starts with what this one shows about guesses. `state` is given where
+    one run has several of these.
     """
     return Environment(
-        state=state_store(),
+        state=state or state_store(),
         clock=time.perf_counter,
         cancelled=interrupts,
         notify=notices.append,

@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from spec_cli.llama.context import ContextSettings, LlamaContext
+from spec_cli.llama.context import LlamaContext
 from spec_cli.llama.model import LlamaModel
+from spec_cli.llama.native import ContextSettings
 from spec_cli.llama.sequences import LlamaSequences
 from spec_cli.spec.exactness import ExactnessPlan, agree
 from spec_cli.spec.interfaces import Logits

@@ -13,8 +13,9 @@ from signal import SIGKILL
 
 from spec_cli.errors import ModelError, ResourceError, SpecError
 from spec_cli.llama.apart import run_apart
-from spec_cli.llama.context import ContextSettings, LlamaContext
+from spec_cli.llama.context import LlamaContext
 from spec_cli.llama.model import LlamaModel, LoadSettings
+from spec_cli.llama.native import ContextSettings
 
 _SOURCE = re.compile(r"^/\S*/(?=[\w.-]+:\d+: )")  # where llama.cpp was built
 # Every byte that UTF-8 has: a vocabulary that lacks one may end the process, too.

@@ -8,25 +8,13 @@ their ids follow each other (`split_equal` in llama-batch.cpp).
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self
+from typing import Self
 
-import numpy as np
-
-from spec_cli.errors import Cancelled
-from spec_cli.llama.context import (
-    ABORTED,
-    ContextSettings,
-    context_error,
-    context_params,
-    decode_error,
-)
-from spec_cli.llama.library import library
+from spec_cli.errors import Cancelled, ResourceError
 from spec_cli.llama.model import LlamaModel
+from spec_cli.llama.native import ContextSettings, NativeContext
 from spec_cli.spec.interfaces import Logits
-
-_N_CELLS = 256  # llama.cpp gives each sequence a multiple of these
 
 
 class LlamaSequences:
@@ -48,28 +36,14 @@ class LlamaSequences:
         `cancelled` is asked inside a pass; where it answers True the pass is aborted. Raises
         ResourceError when the context does not fit into memory.
         """
-        self._api = api = library().api
-        self.n_vocab, self.n_ctx, self.n_batch = model.n_vocab, settings.n_ctx, settings.n_batch
+        self._native = NativeContext(model, settings, shares_cache=False, cancelled=cancelled)
+        self.n_ctx, self.n_batch = settings.n_ctx, settings.n_batch
         self.n_sequences = settings.n_sequences
         self._n_past = [0] * settings.n_sequences
-        self._suppressed = np.array(model.suppressed, dtype=np.intp)
-        self._abort = api.ggml_abort_callback(lambda _data: cancelled())
-        params = context_params(settings, self._abort)
-        params.n_ctx = settings.n_sequences * -(-settings.n_ctx // _N_CELLS) * _N_CELLS
-        params.kv_unified = False
-        library().log.take_errors()
-        self.handle: Any = api.llama_init_from_model(model.handle, params)
-        if not self.handle:
-            raise context_error(model, settings)
-        self._memory = api.llama_get_memory(self.handle)
-        self._batch = api.llama_batch_init(settings.n_batch, 0, 1)
 
     def close(self) -> None:
         """Free the context and its batch; harmless when done before."""
-        if self.handle:
-            self._api.llama_batch_free(self._batch)
-            self._api.llama_free(self.handle)
-            self.handle = None
+        self._native.close()
 
     def __enter__(self) -> Self:
         return self
@@ -90,29 +64,23 @@ class LlamaSequences:
         n, width = len(tokens), len(tokens[0])
         assert all(len(own) == width for own in tokens)
         self._decode(dict(enumerate(tokens)), wanted=True)
-        pointer = self._api.llama_get_logits(self.handle)
-        address = ctypes.cast(pointer, ctypes.c_void_p).value
-        buffer = (ctypes.c_float * (n * width * self.n_vocab)).from_address(address or 0)
-        rows: Logits = np.ctypeslib.as_array(buffer).reshape(n, width, self.n_vocab)
-        if self._suppressed.size:
-            rows[..., self._suppressed] = -np.inf
-        return rows
+        return self._native.rows(n * width).reshape(n, width, -1)
 
     def rollback(self, sequence: int, n_past: int) -> None:
         """Forget every token of a sequence from position `n_past` on."""
         assert 0 <= n_past <= self._n_past[sequence]
         if n_past < self._n_past[sequence]:
-            self._forget_from(sequence, n_past)
+            self._native.forget_from(n_past, sequence)
             self._n_past[sequence] = n_past
 
     def copy(self, source: int, target: int) -> None:
         """Let the cache of `target` hold what that of `source` does."""
-        self._api.llama_memory_seq_cp(self._memory, source, target, -1, -1)
+        self._native.copy(source, target)
         self._n_past[target] = self._n_past[source]
 
     def _decode(self, tokens: Mapping[int, Sequence[int]], *, wanted: bool) -> None:
         """One pass; `wanted`: with the logits of every row."""
-        batch, at = self._batch, 0
+        batch, at = self._native.batch, 0
         for sequence, own in tokens.items():
             n_past = self._n_past[sequence]
             assert n_past + len(own) <= self.n_ctx
@@ -121,14 +89,11 @@ class LlamaSequences:
                 batch.n_seq_id[at], batch.seq_id[at][0] = 1, sequence
                 at += 1
         assert 0 < at <= self.n_batch
-        batch.n_tokens = at
-        status = self._api.llama_decode(self.handle, batch)
-        if status != 0:
+        try:
+            self._native.decode(at)
+        except (Cancelled, ResourceError):
             for sequence in tokens:
-                self._forget_from(sequence, self._n_past[sequence])
-            raise Cancelled if status == ABORTED else decode_error(status)
+                self._native.forget_from(self._n_past[sequence], sequence)
+            raise
         for sequence, own in tokens.items():
             self._n_past[sequence] += len(own)
-
-    def _forget_from(self, sequence: int, position: int) -> None:
-        self._api.llama_memory_seq_rm(self._memory, sequence, position, -1)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from itertools import cycle
 from pathlib import Path
 
@@ -11,7 +12,8 @@ from spec_cli.bench.matrix import Arm
 from spec_cli.bench.report import Report
 from spec_cli.errors import UsageError
 from spec_cli.files import write_whole
-from spec_cli.render.bench_svg import Drawing, Point
+from spec_cli.render.canvas import Canvas, Point
+from spec_cli.render.canvas_svg import SvgCanvas
 from spec_cli.render.inert import one_line
 from spec_cli.spec.costs import PassTimes
 
@@ -37,7 +39,7 @@ class _Series:
 class _Panel:
     """A place for a chart, `n` columns wide and from 0 to `y_max` high."""
 
-    drawing: Drawing
+    canvas: Canvas
     top: float
     y_max: float
     n: int
@@ -50,29 +52,35 @@ class _Panel:
 
     def frame(self, title: str, labels: Sequence[str], tick: str) -> None:
         """The title, the axes, a label under each column and `tick` formats beside the left."""
-        self.drawing.text((_LEFT, self.top - 12), title, bold=True)
-        self.drawing.line([(_LEFT, self.y(0)), (_WIDTH - _LEFT, self.y(0))], _GREY)
+        self.canvas.text((_LEFT, self.top - 12), title, bold=True)
+        self.canvas.line([(_LEFT, self.y(0)), (_WIDTH - _LEFT, self.y(0))], _GREY)
         for i in range(_N_TICKS + 1):
             value = self.y_max * i / _N_TICKS
             at = (_LEFT - 6, self.y(value) + 4)
-            self.drawing.text(at, tick.format(value), anchor="end")
+            self.canvas.text(at, tick.format(value), anchor="end")
         for i, label in enumerate(labels):
             at = (self.x(i + 0.5), self.y(0) + 16)
-            self.drawing.text(at, label, anchor="middle")
+            self.canvas.text(at, label, anchor="middle")
 
     def curve(self, values: Sequence[float], color: str) -> None:
         points: list[Point] = [(self.x(i + 0.5), self.y(v)) for i, v in enumerate(values)]
-        self.drawing.line(points, color)
+        self.canvas.line(points, color)
         for point in points:
-            self.drawing.dot(point, color)
+            self.canvas.dot(point, color)
 
 
 def check_plot(path: Path) -> None:
     """Raise UsageError when no picture can be written to `path`."""
-    if path.suffix.lower() != ".svg":
+    suffix = path.suffix.lower()
+    if suffix not in (".svg", ".png"):
         raise UsageError(
-            f"--plot writes SVG, and {path} does not end in `.svg`",
+            f"--plot writes SVG or PNG, and {path} ends in neither `.svg` nor `.png`",
             hint=f"use `--plot {path.with_suffix('.svg')}`",
+        )
+    if suffix == ".png" and find_spec("PIL") is None:
+        raise UsageError(
+            "a PNG picture takes the package `pillow`, which is not installed",
+            hint=f"use `--plot {path.with_suffix('.svg')}`, or `pip install pillow`",
         )
     if not path.parent.is_dir():
         raise UsageError(f"cannot write {path}: {path.parent} is not a directory")
@@ -81,26 +89,36 @@ def check_plot(path: Path) -> None:
 def write_plot(path: Path, report: Report, times: PassTimes | None) -> None:
     """Write the picture, whole or not at all. Raises UsageError when that fails."""
     try:
-        write_whole(path, plot(report, times))
+        write_whole(path, plot(report, times, _canvas_for(path)).data())
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}") from None
 
 
-def plot(report: Report, times: PassTimes | None) -> str:
-    """The picture as SVG; `times` are those of the target's passes, None where unknown."""
+def _canvas_for(path: Path) -> Callable[[float, float], Canvas]:
+    if path.suffix.lower() == ".svg":
+        return SvgCanvas
+    from spec_cli.render.canvas_png import PngCanvas  # pillow need not be installed
+
+    return PngCanvas
+
+
+def plot(
+    report: Report, times: PassTimes | None, new_canvas: Callable[[float, float], Canvas]
+) -> Canvas:
+    """The picture; `times` are those of the target's passes, None where unknown."""
     series = _series(report)
     first = _TOP + _LEGEND * len(series) + 20
     height = first + 3 * (_PANEL + _GAP)
-    drawing = Drawing(_WIDTH, height)
+    canvas = new_canvas(_WIDTH, height)
     for i, one in enumerate(series):
         top = _TOP - 20 + _LEGEND * i
-        drawing.bar(_LEFT, top, 12, 12, one.color)
-        drawing.text((_LEFT + 18, top + 11), one.name)
-    _kinds(drawing, first, report, series)
-    _positions(drawing, first + _PANEL + _GAP, report, series)
+        canvas.bar(_LEFT, top, 12, 12, one.color)
+        canvas.text((_LEFT + 18, top + 11), one.name)
+    _kinds(canvas, first, report, series)
+    _positions(canvas, first + _PANEL + _GAP, report, series)
     if times is not None:
-        _verify_curve(drawing, first + 2 * (_PANEL + _GAP), times)
-    return drawing.svg()
+        _verify_curve(canvas, first + 2 * (_PANEL + _GAP), times)
+    return canvas
 
 
 def _series(report: Report) -> list[_Series]:
@@ -113,13 +131,13 @@ def _series(report: Report) -> list[_Series]:
     ]
 
 
-def _kinds(drawing: Drawing, top: float, report: Report, series: Sequence[_Series]) -> None:
+def _kinds(canvas: Canvas, top: float, report: Report, series: Sequence[_Series]) -> None:
     """Bars with their intervals; the dashed line is plain decoding."""
     kinds = [None, *report.kinds] if len(report.kinds) > 1 else [None]
     scores = [[report.score(one.arm, one.temp, kind) for one in series] for kind in kinds]
     found = [score.speedup for of_kind in scores for score in of_kind if score]
     highest = max((e.high or e.mean for e in found), default=1.0)
-    panel = _Panel(drawing, top, 1.1 * max(highest, 1.0), len(kinds))
+    panel = _Panel(canvas, top, 1.1 * max(highest, 1.0), len(kinds))
     labels = ["all" if kind is None else one_line(kind) for kind in kinds]
     panel.frame("speed-up over plain decoding, with 95 % intervals", labels, "{:.2f}x")
     step = 0.8 / max(len(series), 1)
@@ -129,18 +147,18 @@ def _kinds(drawing: Drawing, top: float, report: Report, series: Sequence[_Serie
                 continue
             left, right = (panel.x(i + 0.1 + step * at) for at in (j, j + 0.9))
             y = panel.y(score.speedup.mean)
-            drawing.bar(left, y, right - left, panel.y(0) - y, one.color)
+            canvas.bar(left, y, right - left, panel.y(0) - y, one.color)
             if score.speedup.low is not None and score.speedup.high is not None:
                 x = (left + right) / 2
                 ends = (panel.y(score.speedup.low), panel.y(score.speedup.high))
-                drawing.line([(x, ends[0]), (x, ends[1])], "#333333")
-    drawing.line([(_LEFT, panel.y(1)), (_WIDTH - _LEFT, panel.y(1))], "#333333", dashed=True)
+                canvas.line([(x, ends[0]), (x, ends[1])], "#333333")
+    canvas.line([(_LEFT, panel.y(1)), (_WIDTH - _LEFT, panel.y(1))], "#333333", dashed=True)
 
 
-def _positions(drawing: Drawing, top: float, report: Report, series: Sequence[_Series]) -> None:
+def _positions(canvas: Canvas, top: float, report: Report, series: Sequence[_Series]) -> None:
     figures = [report.figures(one.arm, one.temp) for one in series]
     n = max((len(f.acceptance_at) for f in figures if f), default=0)
-    panel = _Panel(drawing, top, 100.0, max(n, 1))
+    panel = _Panel(canvas, top, 100.0, max(n, 1))
     labels = [str(i + 1) for i in range(n)]
     panel.frame("draft tokens accepted, by their position in the draft", labels, "{:.0f} %")
     for one, found in zip(series, figures, strict=True):
@@ -148,9 +166,9 @@ def _positions(drawing: Drawing, top: float, report: Report, series: Sequence[_S
             panel.curve([100 * rate for rate in found.acceptance_at], one.color)
 
 
-def _verify_curve(drawing: Drawing, top: float, times: PassTimes) -> None:
+def _verify_curve(canvas: Canvas, top: float, times: PassTimes) -> None:
     relative = [times(width) / times(1) for width in times.widths]
-    panel = _Panel(drawing, top, 1.1 * max(relative), len(relative))
+    panel = _Panel(canvas, top, 1.1 * max(relative), len(relative))
     labels = [str(width) for width in times.widths]
     panel.frame("time of a target pass by its rows, over that of one row", labels, "{:.1f}")
     panel.curve(relative, _COLORS[0])

@@ -41,6 +41,12 @@ class PassTimes:
             return np.interp(widths, self.widths, self.seconds)
         return np.array([self(width) for width in widths])
 
+    def shortest(self, other: PassTimes) -> PassTimes:
+        """These times, or those of `other` for widths that it has shorter ones of."""
+        known = dict(zip(other.widths, other.seconds, strict=True))
+        seconds = zip(self.widths, self.seconds, strict=True)
+        return PassTimes(self.widths, tuple(min(s, known.get(width, s)) for width, s in seconds))
+
     def at(self, n_past: int) -> PassTimes:
         """The times after `n_past` tokens: these, however many."""
         return self

@@ -17,7 +17,7 @@ import numpy as np
 from spec_cli.spec.costs import CostTable
 from spec_cli.spec.interfaces import Weights
 from spec_cli.spec.stopping import stopping_table
-from spec_cli.spec.survival import N_MODEL_LEVELS, Survival
+from spec_cli.spec.survival import N_MODEL_LEVELS, Prior, Survival
 
 _N_STEPS = 30  # of a bisection, and towards the long run
 _MAX_TILT = 20.0
@@ -42,6 +42,19 @@ def forecast(costs: CostTable, acceptance: float, k_max: int) -> Forecast:
     survival = Survival()
     levels = survival.model_acceptance()
     following = tilted(survival.following(), levels, acceptance)
+    return _forecast(costs, acceptance, k_max, levels, following)
+
+
+def forecast_after(costs: CostTable, prior: Prior, k_max: int) -> Forecast:
+    """The forecast for guesses of which so much is known as `prior` says, in the long run."""
+    survival = Survival(prior)
+    levels, following = survival.model_acceptance(), survival.following()
+    return _forecast(costs, mean_acceptance(following, levels), k_max, levels, following)
+
+
+def _forecast(
+    costs: CostTable, acceptance: float, k_max: int, levels: Weights, following: Weights
+) -> Forecast:
     verify = costs.target.of(range(1, k_max + 2)) / costs.target(1)
     draft = costs.draft_token_s / costs.target(1)
 

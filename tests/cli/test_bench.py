@@ -244,7 +244,7 @@ def test_an_acceptance_is_reckoned_with_and_nothing_is_generated(
         (("--prompts", "nothing.jsonl"), "cannot read nothing.jsonl"),
         (("--export", "no/such/directory/file"), "cannot use no/such/directory/file"),
         (("--compare", "nothing.jsonl"), "cannot read nothing.jsonl"),
-        (("--plot", "picture.png"), "--plot writes SVG"),
+        (("--plot", "picture.jpg"), "--plot writes SVG or PNG"),
         (("--plot", "no/such/directory/x.svg"), "cannot write no/such/directory/x.svg"),
     ],
 )

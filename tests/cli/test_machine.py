@@ -12,6 +12,8 @@ from spec_cli.cli import devices as devices_command
 from spec_cli.llama.devices import Device
 from tests.cli.conftest import Call, Done, SpecCli
 from tests.cli.tiny_models import Models
+from tests.fake_hub import FakeHub, serve
+from tests.tiny_gguf import bpe_vocab, write_tiny_model
 
 TOO_LARGE = ("-c", "2000000000")
 
@@ -37,6 +39,55 @@ def test_an_estimate_as_json_counts_in_bytes(call: Call, models: Models) -> None
     assert target["n_layers"] == 3
     ram = plan["memory"][0]
     assert ram["needed_bytes"] <= ram["usable_bytes"] < ram["free_bytes"] <= ram["total_bytes"]
+
+
+@pytest.fixture(scope="session")
+def large(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A model of some megabytes, of which the header is half a one."""
+    path = tmp_path_factory.mktemp("large") / "toy-Q8_0.gguf"
+    return write_tiny_model(path, vocab=bpe_vocab(20_000)).read_bytes()
+
+
+def of(hub: FakeHub) -> dict[str, str]:
+    return {"HF_ENDPOINT": hub.url, "no_proxy": "127.0.0.1"}
+
+
+def test_an_estimate_fetches_headers_and_no_weights(
+    spec_cli: SpecCli, large: bytes, tmp_path: Path
+) -> None:
+    ours, theirs = "user/toy-GGUF:Q8_0", "hf://user/tiny-GGUF/tiny-Q8_0.gguf"
+    repos = {"user/toy-GGUF": {"toy-Q8_0.gguf": large}, "user/tiny-GGUF": {"tiny-Q8_0.gguf": large}}
+    with serve(FakeHub(repos)) as hub:
+        run = spec_cli("run", "--estimate", "-m", ours, "-d", theirs, env=of(hub))
+        assert hub.n_served < len(large) // 2
+        quiet = spec_cli("run", "--estimate", "-m", ours, "-d", theirs, "-q", env=of(hub))
+    assert run.exit_code == quiet.exit_code == 0
+    assert quiet.stderr == ""
+    assert run.stderr.splitlines() == [
+        f"reading the header of {name} from the hub" for name in (ours, theirs)
+    ]
+    assert not (spec_cli.home / "hf/hub").exists()
+    for name in ("toy-Q8_0.gguf", "tiny-Q8_0.gguf"):
+        (tmp_path / name).write_bytes(large)
+    files = ("-m", tmp_path / "toy-Q8_0.gguf", "-d", tmp_path / "tiny-Q8_0.gguf")
+    here = spec_cli("run", "--estimate", *files).stdout.decode().splitlines()
+    assert run.stdout.decode().splitlines()[:5] == here[:5]
+
+
+def test_an_estimate_of_what_is_not_here_needs_the_network(spec_cli: SpecCli) -> None:
+    words = ("run", "--estimate", "-m", "user/toy-GGUF:Q8_0")
+    spec_cli(*words, "--offline").fails(
+        4, "`user/toy-GGUF:Q8_0` is not in the cache, and `--offline` forbids downloads"
+    )
+    spec_cli(*words).fails(4, "cannot reach the hub")
+
+
+def test_an_estimate_does_not_fetch_from_the_mirror(spec_cli: SpecCli) -> None:
+    spec_cli("run", "--estimate").fails(
+        4,
+        "before 1.61 GB are fetched from the mirror",
+        "hint: run `spec-cli pull Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF:Q4_K_M` and ",
+    )
 
 
 def test_an_estimate_of_what_does_not_fit_is_printed_and_fails(call: Call, models: Models) -> None:
@@ -157,6 +208,46 @@ def test_a_file_that_is_no_model_fails_the_check(call: Call, tmp_path: Path) -> 
     run = call("doctor", "-m", path, "--json")
     assert (run.exit_code, run.json["ok"]) == (7, False)
     assert run.json["findings"][0]["failed"]
+
+
+NOT_KEPT = "note: what is measured and learned here is not kept for later runs: cannot write to "
+
+
+@pytest.fixture
+def no_state(tmp_path: Path) -> dict[str, str]:
+    (tmp_path / "file").write_text("")
+    return {"XDG_STATE_HOME": str(tmp_path / "file")}
+
+
+def test_what_cannot_be_kept_is_said_once_and_the_run_goes_on(
+    call: Call, models: Models, no_state: dict[str, str]
+) -> None:
+    words = ("run", "hi", "-n", "4", "--temp", "0", *models.pair)
+    kept, run = call(*words), call(*words, env=no_state)
+    assert (run.exit_code, run.stdout) == (0, kept.stdout)
+    (note,) = [line for line in run.stderr.splitlines() if "not kept" in line]
+    assert note.startswith(NOT_KEPT) and "`XDG_STATE_HOME`" in note
+    assert "not kept" not in call(*words, "-q", env=no_state).stderr + kept.stderr
+
+
+def test_what_cannot_be_kept_is_said_beside_json_and_many_answers(
+    call: Call, models: Models, no_state: dict[str, str]
+) -> None:
+    one = call("run", "hi", "-n", "4", "--json", *models.pair, env=no_state)
+    assert one.json["schema"] and one.stderr.count("not kept") == 1
+    words = ("run", "--input", "-", "-n", "4", *models.pair)
+    many = call(*words, stdin=b'{"prompt": "a"}\n{"prompt": "b"}\n', env=no_state)
+    assert (many.exit_code, len(many.events)) == (0, 2)
+    assert many.stderr.count("not kept") == 1
+    chat = call("chat", "-n", "4", *models.pair, stdin=b"a\nb\n", env=no_state)
+    assert (chat.exit_code, chat.stderr.count("not kept")) == (0, 1)
+
+
+def test_a_check_up_says_what_cannot_be_kept(
+    call: Call, models: Models, no_state: dict[str, str]
+) -> None:
+    text = call("doctor", *models.pair, "--measure", env=no_state).stdout.decode()
+    assert text.count(NOT_KEPT) == 1
 
 
 def test_a_pair_that_is_not_cached_is_a_note_with_what_to_type(spec_cli: SpecCli) -> None:

@@ -124,14 +124,22 @@ def test_show_of_a_model_that_is_no_pair(home: Home, models: Models) -> None:
 
 
 def test_what_a_run_measured_is_shown_and_used(home: Home, models: Models) -> None:
-    run = home.call("run", "hi", "-m", "toy", "-n", "4", "--offline", "-q")
+    assert home("check", "toy").stdout.decode().count("typical for this kind of pair") == 2
+    words = ("--temp", "0", "-k", "3", "-n", "16", "--offline", "-q")
+    run = home.call("run", "hi", "-m", "toy", *words)
     assert run.exit_code == 0, run.stderr
     shown = home("show", "toy", "--json").json
     assert shown["target"]["measured"]["pass_ms"]["1"] > 0
     assert shown["draft"]["guess_ms"] > 0
     assert shown["prediction"]["measured"] is True
     assert "a plain step " in home("show", "toy").stdout.decode()
-    assert "costs measured on this machine" in home("check", "toy").stdout.decode()
+    text = home("check", "toy").stdout.decode()
+    assert "costs measured on this machine" in text
+    assert re.search(r"  `--temp 0`, measured on \d+ tokens of this pair\n", text)
+    assert "  sampled, typical for this kind of pair\n" in text
+    greedy, sampled = home("check", "toy", "--json").json["prediction"]["expected"]
+    assert greedy["rule"] == "greedy" and greedy["tokens"] > 0 == sampled["tokens"]
+    assert 0 < greedy["acceptance"] < 1 and greedy["speedup"] >= 1
 
 
 # -- check
@@ -219,12 +227,24 @@ def test_dry_run_of_rm_names_what_goes_and_what_stays(home: Home) -> None:
     assert home.draft.exists()
 
 
+def test_rm_names_what_an_interrupted_download_left(home: Home) -> None:
+    partial = home.path / "hf/hub/models--user--other-GGUF/blobs" / f"{'f' * 64}.incomplete"
+    partial.parent.mkdir(parents=True)
+    partial.write_bytes(bytes(2000))
+    shown = home("rm", "user/other-GGUF:Q8_0", "--dry-run").stdout.decode().splitlines()
+    assert shown == [f"delete {partial}, 2.0 kB, unfinished", "frees 2.0 kB"]
+    run = home("rm", "user/other-GGUF:Q8_0", "--yes")
+    assert run.stderr == "deleted 1 partial file: 2.0 kB freed\n"
+    assert not partial.parent.parent.exists()
+
+
 def test_rm_deletes_files_copies_and_measurements_but_no_registry_entry(home: Home) -> None:
     assert home.call("run", "hi", "-m", "toy", "-n", "2", "--offline", "-q").exit_code == 0
     assert list((home.path / "STATE").rglob("*.json"))
     for model in ("user/toy-GGUF:Q8_0", "user/tiny-GGUF:Q8_0"):
         run = home("rm", model, "--yes")
         assert (run.exit_code, run.stdout) == (0, b"")
+        assert re.fullmatch(r"deleted 1 model, .*\d measurements: [\d.]+ kB freed\n", run.stderr)
     assert list((home.path / "hf/hub").glob("models--*")) == []
     assert list((home.path / "STATE").rglob("*.json")) == []
     assert list((home.path / "CACHE").rglob("*.gguf")) == []

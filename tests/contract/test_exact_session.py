@@ -17,9 +17,10 @@ from spec_cli.cli.pairs import LocalPair
 from spec_cli.download import LocalModel
 from spec_cli.errors import Cancelled, ResourceError
 from spec_cli.events import DraftingOff, Event, Finished, FinishReason, Notice
-from spec_cli.llama.context import ContextSettings, LlamaContext
+from spec_cli.llama.context import LlamaContext
 from spec_cli.llama.library import library
 from spec_cli.llama.model import LlamaModel, LoadSettings
+from spec_cli.llama.native import ContextSettings
 from spec_cli.llama.probe import Prober
 from spec_cli.loader import Environment, Loader
 from spec_cli.render.json import result_object

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from spec_cli.errors import Cancelled, ModelError
-from spec_cli.llama.context import ContextSettings, LlamaContext
+from spec_cli.llama.context import LlamaContext
 from spec_cli.llama.model import LlamaModel, LoadSettings
+from spec_cli.llama.native import ContextSettings
 from spec_cli.spec.interfaces import LanguageModel
 from tests.engine.fakes import TableLM
 

@@ -14,9 +14,10 @@ from spec_cli.errors import ResourceError
 from spec_cli.footprint import Footprint, footprint
 from spec_cli.gguf import read_header
 from spec_cli.host_memory import HostMemory
-from spec_cli.llama.context import ContextSettings, LlamaContext
+from spec_cli.llama.context import LlamaContext
 from spec_cli.llama.library import library
 from spec_cli.llama.model import LlamaModel, LoadSettings
+from spec_cli.llama.native import ContextSettings
 from spec_cli.llama.quantize import quantize_apart
 from spec_cli.llama.repacking import repacked
 from spec_cli.session import Session

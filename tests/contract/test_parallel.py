@@ -15,8 +15,9 @@ from spec_cli.batch.request import Failure, Request, read_request
 from spec_cli.batch.together import Together, parallel_plan
 from spec_cli.errors import Cancelled
 from spec_cli.events import Notice
-from spec_cli.llama.context import ContextSettings, LlamaContext
+from spec_cli.llama.context import LlamaContext
 from spec_cli.llama.model import LlamaModel, LoadSettings
+from spec_cli.llama.native import ContextSettings
 from spec_cli.llama.sequences import LlamaSequences
 from spec_cli.session import Session
 from spec_cli.settings import GenerationSettings, SessionSettings
@@ -53,9 +54,9 @@ def sequences(model: LlamaModel) -> Iterator[LlamaSequences]:
         yield sequences
 
 
-def test_rows_come_back_by_sequence(sequences: LlamaSequences) -> None:
-    assert sequences.eval([[1, 2], [3, 4], [5, 6]]).shape == (3, 2, sequences.n_vocab)
-    assert sequences.eval([[1], [3]]).shape == (2, 1, sequences.n_vocab)
+def test_rows_come_back_by_sequence(sequences: LlamaSequences, model: LlamaModel) -> None:
+    assert sequences.eval([[1, 2], [3, 4], [5, 6]]).shape == (3, 2, model.n_vocab)
+    assert sequences.eval([[1], [3]]).shape == (2, 1, model.n_vocab)
     assert [sequences.n_past(i) for i in range(3)] == [3, 3, 2]
 
 

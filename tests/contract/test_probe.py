@@ -17,8 +17,9 @@ import pytest
 
 from spec_cli.errors import Cancelled, ResourceError
 from spec_cli.exactness import Planner, TargetSetup, _probe_from_json
-from spec_cli.llama.context import KV_TYPES, ContextSettings, LlamaContext
+from spec_cli.llama.context import LlamaContext
 from spec_cli.llama.model import LlamaModel, LoadSettings
+from spec_cli.llama.native import KV_TYPES, ContextSettings
 from spec_cli.llama.probe import Prober
 from spec_cli.spec.costs import TARGET_WIDTHS
 from spec_cli.spec.exactness import DEFAULT_KERNELS, Kernels, WidthProbe
@@ -258,6 +259,29 @@ def test_the_default_cache_is_probed_too_where_padding_costs_more_with_the_stead
 
 
 @made_up
+@pytest.mark.parametrize("n_noisy", [0, 3, 100])
+def test_noise_in_a_padded_plain_step_is_measured_away(n_noisy: int) -> None:
+    """Padding costs 1 %; the first passes of two rows take 8 % more than that."""
+    noise = iter([1.08] * n_noisy)
+
+    def seconds(how: Pass) -> float:
+        return 1.01 * next(noise, 1.0) if how.width == 2 else 1.0 + 0.005 * how.width
+
+    machine = Machine(kernel=lambda how: how.width == 1, seconds=seconds)
+    found = machine.prober().survey(DEFAULT_KERNELS)
+    assert [f.kernels for f in found] == ([STEADY] if n_noisy < 100 else [DEFAULT_KERNELS, STEADY])
+    assert found[-1].short.widths == TARGET_WIDTHS
+
+
+@made_up
+def test_a_padded_plain_step_that_is_far_too_dear_is_not_timed_again() -> None:
+    dear, cheap = single_row_differs(1.0), single_row_differs(0.01)
+    for machine in (dear, cheap):
+        machine.prober().probe(DEFAULT_KERNELS)
+    assert len(dear.passes) == len(cheap.passes)
+
+
+@made_up
 def test_a_survey_keeps_the_way_the_model_was_loaded() -> None:
     bare = Kernels(repack=False, tiled=False)
     found = single_row_differs(0.1).prober().survey(bare)
@@ -454,7 +478,8 @@ REPEAT_TOO_OFTEN = """
 import sys
 from pathlib import Path
 from spec_cli.errors import ResourceError
-from spec_cli.llama.context import ContextSettings, LlamaContext
+from spec_cli.llama.context import LlamaContext
+from spec_cli.llama.native import ContextSettings
 from spec_cli.llama.model import LlamaModel, LoadSettings
 
 settings = ContextSettings(n_ctx=1024, n_threads=1, n_sequences=int(sys.argv[2]))

@@ -13,8 +13,9 @@ import pytest
 
 from spec_cli.errors import UsageError
 from spec_cli.events import Finished, RoundDone
-from spec_cli.llama.context import ContextSettings, LlamaContext
+from spec_cli.llama.context import LlamaContext
 from spec_cli.llama.model import LlamaModel, LoadSettings
+from spec_cli.llama.native import ContextSettings
 from spec_cli.loader import Environment
 from spec_cli.prompt_reuse import PromptReuse
 from spec_cli.session import DRAFT, TARGET, Session

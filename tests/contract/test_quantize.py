@@ -16,8 +16,9 @@ import pytest
 from spec_cli.draft_copy import Copy, DraftCopies, NoCopy
 from spec_cli.errors import Cancelled, ModelError, ResourceError, UsageError
 from spec_cli.gguf import Header, read_header
-from spec_cli.llama.context import ContextSettings, LlamaContext
+from spec_cli.llama.context import LlamaContext
 from spec_cli.llama.model import LlamaModel, LoadSettings
+from spec_cli.llama.native import ContextSettings
 from spec_cli.llama.quantize import quantize, quantize_apart, same_model
 from spec_cli.spec.interfaces import Logits
 from spec_cli.state import StateStore

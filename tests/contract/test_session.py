@@ -130,7 +130,7 @@ def test_preparing_again_keeps_the_contexts_unless_they_are_too_small(
         first = session._target.language_model
         first._model._n_ctx = 8  # type: ignore[union-attr]
         assert tokens_of(run(session, SAMPLED)) == plain
-        assert first._model.handle is None  # type: ignore[union-attr]  # the old one is freed
+        assert first._model._native._handle is None  # type: ignore[union-attr]  # the old one is freed
 
 
 def test_a_draft_as_costly_as_its_target_is_refused_with_numbers(

@@ -11,6 +11,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
+from PIL import Image, ImageColor
 
 from spec_cli.bench.compare import Earlier
 from spec_cli.bench.machine import Machine
@@ -26,6 +27,7 @@ from spec_cli.render.bench_formats import rows_as
 from spec_cli.render.bench_json import bench_object
 from spec_cli.render.bench_plot import check_plot, plot, write_plot
 from spec_cli.render.bench_progress import time_left
+from spec_cli.render.canvas_svg import SvgCanvas
 from spec_cli.render.info import ModelInfo, RunInfo
 from spec_cli.render.options import Format
 from spec_cli.render.verify import Grid, aligned
@@ -216,8 +218,12 @@ def test_the_object_has_scores_and_runs() -> None:
     assert whole["setup"] == SETUP and asdict(BENCH.machine) == whole["system"]["machine"]
 
 
+def svg(report: Report, times: PassTimes | None) -> str:
+    return plot(report, times, SvgCanvas).data().decode()
+
+
 def test_the_picture_is_whole_svg_within_its_page() -> None:
-    root = xml.fromstring(plot(REPORT, TIMES))
+    root = xml.fromstring(svg(REPORT, TIMES))
     space = "{http://www.w3.org/2000/svg}"
     width, height = float(root.attrib["width"]), float(root.attrib["height"])
     bars = root.findall(f"{space}rect")[1:]
@@ -228,29 +234,54 @@ def test_the_picture_is_whole_svg_within_its_page() -> None:
     texts = [text.text for text in root.findall(f"{space}text")]
     assert {"k=4", "k=auto", "all", "code", "prose"} <= set(texts)
     assert len(root.findall(f"{space}circle")) == 2 * 3 + 3
-    assert "rows, over that of one" not in plot(REPORT, None)
+    assert "rows, over that of one" not in svg(REPORT, None)
 
 
 def test_names_cannot_break_the_picture() -> None:
     prompts = tuple(replace(prompt, kind=f"<{prompt.kind}&>") for prompt in PROMPTS)
     runs = [replace(run, kind=f"<{run.kind}&>") for run in REPORT.runs]
     report = replace(REPORT, matrix=replace(MATRIX, prompts=prompts), runs=tuple(runs))
-    assert "<code&>" in [element.text for element in xml.fromstring(plot(report, TIMES)).iter()]
+    assert "<code&>" in [element.text for element in xml.fromstring(svg(report, TIMES)).iter()]
 
 
 def test_a_report_of_nothing_can_be_drawn() -> None:
-    xml.fromstring(plot(replace(REPORT, runs=()), TIMES))
+    xml.fromstring(svg(replace(REPORT, runs=()), TIMES))
 
 
-def test_only_svg_is_drawn(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"does not end in `\.svg`") as found:
+def test_the_png_shows_what_the_svg_does(tmp_path: Path) -> None:
+    check_plot(tmp_path / "x.png")
+    write_plot(tmp_path / "x.png", REPORT, TIMES)
+    root = xml.fromstring(svg(REPORT, TIMES))
+    with Image.open(tmp_path / "x.png") as image:
+        assert image.size == (2 * float(root.attrib["width"]), 2 * float(root.attrib["height"]))
+        colors = {color for _, color in image.getcolors(1 << 16)}
+        for bar in root.iter("{http://www.w3.org/2000/svg}rect"):
+            if (fill := bar.attrib["fill"]) != "white":
+                assert ImageColor.getrgb(fill) in colors
+        legend = root.findall("{http://www.w3.org/2000/svg}rect")[1]
+        middle = [2 * (float(legend.attrib[at]) + 6) for at in ("x", "y")]
+        assert image.getpixel((middle[0], middle[1])) == ImageColor.getrgb(legend.attrib["fill"])
+
+
+def test_without_pillow_a_png_is_refused_before_the_measurement(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spec_cli.render.bench_plot.find_spec", lambda name: None)
+    with pytest.raises(UsageError, match="pillow") as found:
         check_plot(tmp_path / "x.png")
+    assert found.value.hint and "x.svg" in found.value.hint
+    check_plot(tmp_path / "x.svg")
+
+
+def test_only_svg_and_png_are_drawn(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"neither `\.svg` nor `\.png`") as found:
+        check_plot(tmp_path / "x.jpg")
     assert found.value.hint and "x.svg" in found.value.hint
     with pytest.raises(UsageError, match="is not a directory"):
         check_plot(tmp_path / "no" / "x.svg")
     check_plot(tmp_path / "x.svg")
     write_plot(tmp_path / "x.svg", REPORT, TIMES)
-    assert (tmp_path / "x.svg").read_text() == plot(REPORT, TIMES)
+    assert (tmp_path / "x.svg").read_text() == svg(REPORT, TIMES)
     (tmp_path / "y.svg").mkdir()
     with pytest.raises(UsageError, match="cannot write"):
         write_plot(tmp_path / "y.svg", REPORT, TIMES)
@@ -262,11 +293,11 @@ def test_a_picture_that_cannot_be_written_whole_leaves_the_old_one(
     path = tmp_path / "x.svg"
     path.write_text("old")
 
-    def full(self: Path, text: str, encoding: str) -> int:
-        self.open("w").write(text[:9])
+    def full(self: Path, data: bytes) -> int:
+        self.open("wb").write(data[:9])
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_text", full)
+    monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(UsageError, match="No space left"):
         write_plot(path, REPORT, TIMES)
     assert path.read_text() == "old"

@@ -70,3 +70,10 @@ def test_measuring_takes_the_minimum_and_leaves_the_model_empty() -> None:
     assert times.widths == (1, 2, 4, 8)
     assert times.seconds == pytest.approx((1.8, 2.8, 4.8, 8.0))
     assert model.kv == []
+
+
+def test_of_two_measurements_the_shorter_times_count() -> None:
+    again = PassTimes((1, 4), (0.5, 9.0))
+    assert PassTimes((1, 2, 4), (1.0, 2.0, 3.0)).shortest(again) == PassTimes(
+        (1, 2, 4), (0.5, 2.0, 3.0)
+    )

@@ -34,10 +34,10 @@ def test_what_was_there_stays_where_it_cannot_be_written(
     path = tmp_path / "x"
     write_whole(path, "old")
 
-    def full(self: Path, text: str, encoding: str) -> None:
+    def full(self: Path, data: bytes) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_text", full)
+    monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(OSError, match="No space left"):
         write_whole(path, "new")
     assert path.read_text() == "old"

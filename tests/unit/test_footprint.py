@@ -11,7 +11,7 @@ import pytest
 from spec_cli.footprint import Footprint, footprint
 from spec_cli.gguf import Header, read_header
 from spec_cli.gguf_file import INT32, Array, Tensor, Value
-from spec_cli.llama.context import ContextSettings
+from spec_cli.llama.native import ContextSettings
 from tests.tiny_gguf import N_VOCAB, write_tiny_model
 
 F32, Q4_K, Q6_K = 0, 12, 14

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spec_cli.spec.costs import CostTable, PassTimes
-from spec_cli.spec.forecast import forecast, mean_acceptance, tilted
-from spec_cli.spec.survival import Survival
+from spec_cli.spec.forecast import forecast, forecast_after, mean_acceptance, tilted
+from spec_cli.spec.survival import GREEDY, Survival
 
 SURVIVAL = Survival()
 LEVELS, FOLLOWING = SURVIVAL.model_acceptance(), SURVIVAL.following()
@@ -71,6 +71,13 @@ def test_where_even_perfect_guesses_lose_nothing_is_gained() -> None:
     found = forecast(CostTable(FLAT, 1.2), 0.9, 15)
     assert found.auto == pytest.approx(1.0)
     assert found.fixed < 1.0
+
+
+def test_the_typical_pair_is_that_of_the_calibration() -> None:
+    costs = CostTable(PassTimes((1, 4, 16), (1.0, 1.5, 2.5)), 0.2)
+    found = forecast_after(costs, GREEDY, 15)
+    assert found.acceptance == mean_acceptance(FOLLOWING, LEVELS)
+    assert found.auto == pytest.approx(forecast(costs, found.acceptance, 15).auto)
 
 
 def test_more_right_guesses_gain_more() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from spec_cli.gguf import Header, read_header
+from spec_cli.learned import LearnedAcceptance
 from spec_cli.measured import Measurements
 from spec_cli.prediction import (
     ACCEPTANCES,
@@ -14,9 +15,12 @@ from spec_cli.prediction import (
     bytes_per_token,
     measured_basis,
     predict,
+    shown_by,
 )
 from spec_cli.spec.costs import CostTable, PassTimes
+from spec_cli.spec.forecast import forecast_after
 from spec_cli.spec.policy import K_MAX
+from spec_cli.spec.survival import GREEDY, Tally, no_tally
 from spec_cli.state import StateStore
 from tests.tiny_gguf import write_tiny_model
 from tests.unit.test_measured import save_draft, save_plan
@@ -72,7 +76,7 @@ def test_costs_are_estimated_where_nothing_was_measured(
     assert not basis.is_measured
     assert 0 < basis.draft_cost < 1
     assert basis.check_cost(K_MAX) == 1.0
-    assert "estimated" in basis.source and "(costs estimated)" in predict(basis).sentence
+    assert "estimated" in basis.source and "(costs estimated)" in predict(basis, {}).sentence
 
 
 def test_checks_are_estimated_as_another_target_takes_them(
@@ -130,7 +134,7 @@ def test_copy_counts_where_it_is_faster(
 
 def test_prediction_covers_the_acceptances_in_order() -> None:
     costs = CostTable(PassTimes((1, 16), (1.0, 2.0)), 0.2)
-    prediction = predict(Basis(costs, 15, True, "measured on this machine"))
+    prediction = predict(Basis(costs, 15, True, "measured on this machine"), {})
     assert [f.acceptance for f in prediction.forecasts] == list(ACCEPTANCES)
     low, high = prediction.forecasts[0].auto, prediction.forecasts[-1].auto
     assert f"{low:.2f}x to {high:.2f}x plain" in prediction.sentence
@@ -139,5 +143,57 @@ def test_prediction_covers_the_acceptances_in_order() -> None:
 
 def test_prediction_says_where_even_perfect_guesses_lose() -> None:
     costs = CostTable(PassTimes((1, 16), (1.0, 16.0)), 1.0)
-    sentence = predict(Basis(costs, 15, True, "measured on this machine")).sentence
+    sentence = predict(Basis(costs, 15, True, "measured on this machine"), {}).sentence
     assert "even perfect guesses would lose" in sentence
+
+
+def tally(level: int, n_right: int, n_wrong: int) -> Tally:
+    """Guesses of one level."""
+    empty = no_tally()
+    empty.judged[level] = n_right + n_wrong
+    empty.accepted[level] = n_right
+    empty.following[:, level] = n_right + n_wrong
+    return empty
+
+
+COSTS = Basis(CostTable(PassTimes((1, 16), (1.0, 2.0)), 0.1), 15, True, "measured on this machine")
+
+
+def test_without_runs_of_the_pair_what_is_typical_is_expected() -> None:
+    prediction = predict(COSTS, {})
+    assert [known.rule for known in prediction.expected] == ["greedy", "coupled"]
+    assert {known.source for known in prediction.expected} == {"typical for this kind of pair"}
+    found, known = prediction.expected[0].forecast, forecast_after(COSTS.costs, GREEDY, 15)
+    assert found.acceptance == pytest.approx(known.acceptance)
+    assert (found.auto, found.k) == (pytest.approx(known.auto), known.k)
+
+
+def test_what_the_pair_has_shown_is_expected_of_it() -> None:
+    typical = predict(COSTS, {})
+    good = predict(COSTS, {"greedy": tally(7, 2000, 0)})
+    bad = predict(COSTS, {"greedy": tally(0, 0, 2000)})
+    acceptances = [p.expected[0].forecast.acceptance for p in (bad, typical, good)]
+    speedups = [p.expected[0].forecast.auto for p in (bad, typical, good)]
+    assert acceptances[0] < 0.2 and acceptances[2] > 0.98
+    assert speedups == sorted(speedups) and speedups[0] < speedups[1] < speedups[2]
+    assert good.expected[0].source == "measured on 2,000 tokens of this pair"
+    assert good.expected[1] == typical.expected[1]
+    assert good.forecasts == typical.forecasts
+    known = good.expected[0].forecast
+    assert good.sentence == (
+        f"{known.auto:.2f}x plain where {100 * known.acceptance:.0f} % of the guesses are right, "
+        "measured on 2,000 tokens of this pair (costs measured here)"
+    )
+
+
+def test_the_file_of_the_draft_that_guessed_most_is_asked(
+    pair: Pair, state: StateStore, tmp_path: Path
+) -> None:
+    target, draft = pair
+    copy = tmp_path / "copies" / "draft-draft-q4_0-123.gguf"
+    copy.parent.mkdir()
+    copy.write_bytes(draft.path.read_bytes())
+    for path, n in ((draft.path, 10), (copy, 30)):
+        LearnedAcceptance(target.path, path, state=state).add(tally(7, n, 0), "greedy")
+    found = shown_by(target, draft, Measurements(state), copy.parent)
+    assert (found["greedy"].judged.sum(), found["coupled"].judged.sum()) == (30, 0)

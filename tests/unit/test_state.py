@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -45,6 +47,37 @@ def test_a_directory_that_cannot_be_written_loses_nothing_but_the_memory(tmp_pat
     store = StateStore(tmp_path / "file")
     store.save("times", KEY, 1)
     assert store.load("times", KEY) is None
+
+
+def test_a_directory_that_keeps_what_is_saved_has_no_problem(
+    store: StateStore, tmp_path: Path
+) -> None:
+    assert store.problem() is None
+    assert list((tmp_path / "state").iterdir()) == []
+
+
+def test_a_directory_that_cannot_be_made_is_a_problem(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    directory = tmp_path / "file" / "spec-cli"
+    expected = f"cannot write to {directory}: {os.strerror(errno.ENOTDIR)}"
+    store = StateStore(directory)
+    assert [store.problem(), store.problem()] == [expected, None]  # told once
+
+
+def test_a_full_disk_is_a_problem(store: StateStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_args: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_bytes", refuse)
+    assert "No space left on device" in (store.problem() or "")
+
+
+def test_a_part_of_the_directory_that_is_another_users_is_a_problem(
+    store: StateStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.save("times", KEY, 1)
+    monkeypatch.setattr(os, "access", lambda path, _mode: path != tmp_path / "state/times")
+    assert str(tmp_path / "state/times") in (store.problem() or "")
 
 
 def test_a_changed_file_has_another_identity(tmp_path: Path) -> None:

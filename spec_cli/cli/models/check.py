@@ -12,12 +12,14 @@ from spec_cli.cli.models.tables import aligned, cell, print_json, print_lines
 from spec_cli.cli.surroundings import state_store
 from spec_cli.compatibility import Compatibility, compare
 from spec_cli.errors import ModelError
-from spec_cli.headers import find_header
+from spec_cli.headers import find_headers
+from spec_cli.learned import GREEDY_RULE
 from spec_cli.measured import Measurements
 from spec_cli.places import copies_dir
-from spec_cli.prediction import Prediction, basis_of, predict
+from spec_cli.prediction import Expectation, Prediction, basis_of, predict, shown_by
 from spec_cli.registry import load_registry
 from spec_cli.render.style import percent
+from spec_cli.spec.forecast import Forecast
 from spec_cli.terminal import detect
 
 SCHEMA = "spec-cli/model-check/1"
@@ -50,14 +52,16 @@ def check(
     def say(message: str) -> None:
         terminal.stderr.write(f"{message}\n")
 
-    ours, ours_is_remote = find_header(pair.target, offline=offline, on_remote=say)
-    theirs, theirs_is_remote = find_header(draft_ref, offline=offline, on_remote=say)
+    refs = [pair.target, draft_ref]
+    (ours, theirs), are_here = find_headers(refs, offline=offline, on_remote=say)
     found = compare(ours, theirs)
     prediction = None
     if found.report is not None:
-        are_here = not (ours_is_remote or theirs_is_remote)
         measurements = Measurements(state_store())
-        prediction = predict(basis_of(ours, theirs, measurements, copies_dir(), are_here=are_here))
+        here = (ours, theirs, measurements, copies_dir())
+        prediction = predict(
+            basis_of(*here, are_here=are_here), shown_by(*here) if are_here else {}
+        )
     if as_json:
         print_json(_as_json(found, prediction), terminal)
     else:
@@ -79,15 +83,11 @@ def _lines(found: Compatibility, prediction: Prediction | None) -> list[str]:
 
 def _outlook(prediction: Prediction) -> list[str]:
     basis = prediction.basis
-    table = aligned(
-        [
-            ("guesses right", "speed-up", "best fixed length"),
-            *(
-                (percent(f.acceptance), f"{f.auto:.2f}x", f"-k {f.k}: {f.fixed:.2f}x")
-                for f in prediction.forecasts
-            ),
-        ]
-    )
+    table = [
+        ("guesses right", "speed-up", "best fixed length", ""),
+        *(_row(known.forecast, _origin(known)) for known in prediction.expected),
+        *(_row(supposed, "") for supposed in prediction.forecasts),
+    ]
     checks = ", ".join(
         f"{n} in {basis.check_cost(n):.2f}" for n in (1, 3, 7, 15) if n <= basis.k_max
     )
@@ -96,8 +96,16 @@ def _outlook(prediction: Prediction) -> list[str]:
         f"in plain steps: a guess {basis.draft_cost:.2f}; checking {checks}",
         "the draft model alone, without what copies of earlier text gain:",
         *([verdict] if (verdict := basis.costs.verdict(basis.k_max)) else []),
-        *table,
+        *aligned(table),
     ]
+
+
+def _row(of: Forecast, origin: str) -> tuple[str, ...]:
+    return (percent(of.acceptance), f"{of.auto:.2f}x", f"-k {of.k}: {of.fixed:.2f}x", origin)
+
+
+def _origin(known: Expectation) -> str:
+    return f"{'`--temp 0`' if known.rule == GREEDY_RULE else 'sampled'}, {known.source}"
 
 
 def _as_json(found: Compatibility, prediction: Prediction | None) -> dict[str, object]:

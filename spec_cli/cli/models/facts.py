@@ -15,6 +15,7 @@ from spec_cli.modelref import ModelRef, RepoFile
 from spec_cli.pairing import parameters
 from spec_cli.places import copies_dir
 from spec_cli.prediction import Prediction
+from spec_cli.spec.forecast import Forecast
 
 Fact = tuple[str, str]
 """A label and a value."""
@@ -76,10 +77,25 @@ def prediction_json(prediction: Prediction) -> dict[str, object]:
         "source": basis.source,
         "draft_cost": basis.draft_cost,
         "check_cost": [basis.check_cost(n) for n in range(1, basis.k_max + 1)],
-        "forecasts": [
-            {"acceptance": f.acceptance, "speedup": f.auto, "best_k": f.k, "fixed_speedup": f.fixed}
-            for f in prediction.forecasts
+        "expected": [
+            {
+                "rule": known.rule,
+                "tokens": known.n_tokens,
+                "source": known.source,
+                **_forecast_json(known.forecast),
+            }
+            for known in prediction.expected
         ],
+        "forecasts": [_forecast_json(supposed) for supposed in prediction.forecasts],
+    }
+
+
+def _forecast_json(of: Forecast) -> dict[str, object]:
+    return {
+        "acceptance": of.acceptance,
+        "speedup": of.auto,
+        "best_k": of.k,
+        "fixed_speedup": of.fixed,
     }
 
 

@@ -12,6 +12,7 @@ from spec_cli.cli.models.options import Name
 from spec_cli.cli.models.tables import print_lines
 from spec_cli.cli.surroundings import state_store
 from spec_cli.errors import ModelError, UsageError
+from spec_cli.leftovers import size_bytes
 from spec_cli.measured import Measurements
 from spec_cli.places import copies_dir
 from spec_cli.registry import load_registry
@@ -28,8 +29,9 @@ def rm(
 ) -> None:
     """Delete the cached files of a pair or model, copies of its draft, and its measurements.
 
-    A file that another cached pair needs stays, unless the model itself is named. Entries of
-    models.toml stay, too: `spec-cli models forget` removes those.
+    What interrupted downloads left of them goes, too. A file that another cached pair needs stays,
+    unless the model itself is named. Entries of models.toml stay, too: `spec-cli models forget`
+    removes those.
     """
     terminal, registry = detect(), load_registry()
     pair = registry.pair(name)
@@ -40,7 +42,7 @@ def rm(
         copies=copies_dir(),
         measurements=Measurements(state_store()),
     )
-    if not removal.models:
+    if not removal:
         reasons = "; ".join(f"`{model}`: {reason}" for model, reason in removal.kept.items())
         raise ModelError(f"there is nothing to delete: {reasons}")
     lines = list(_lines(removal))
@@ -52,7 +54,7 @@ def rm(
         return
     freed = decimal(removal.freed_bytes)
     removal.carry_out()
-    terminal.stderr.write(f"deleted, {freed} freed\n")
+    terminal.stderr.write(f"deleted {_summary(removal)}: {freed} freed\n")
 
 
 def _lines(removal: Removal) -> Iterator[str]:
@@ -60,11 +62,31 @@ def _lines(removal: Removal) -> Iterator[str]:
         yield f"delete {model.path}, {decimal(model.size_bytes)}"
     for copy in removal.copies:
         yield f"delete {copy}, {decimal(copy.stat().st_size)}"
-    if n := len(removal.measurements):
-        yield f"delete {n} {'measurement' if n == 1 else 'measurements'}"
+    for partial in removal.partials:
+        yield f"delete {partial}, {decimal(size_bytes(partial))}, unfinished"
+    if locks := _count(removal.n_locks, "lock file"):
+        yield f"delete {locks}"
+    if measurements := _count(len(removal.measurements), "measurement"):
+        yield f"delete {measurements}"
     for name, reason in removal.kept.items():
         yield f"keep {name}: {reason}"
     yield f"frees {decimal(removal.freed_bytes)}"
+
+
+def _summary(removal: Removal) -> str:
+    counts = [
+        _count(len(removal.models), "model"),
+        _count(len(removal.partials), "partial file"),
+        _count(len(removal.copies), "draft copy", "draft copies"),
+        _count(removal.n_locks, "lock file"),
+        _count(len(removal.measurements), "measurement"),
+    ]
+    return ", ".join(filter(None, counts))
+
+
+def _count(n: int, one: str, many: str | None = None) -> str:
+    """`2 models`; nothing where there is none."""
+    return f"{n} {one if n == 1 else many or f'{one}s'}" if n else ""
 
 
 def _confirmed(lines: list[str], removal: Removal, terminal: Terminal) -> bool:

@@ -22,7 +22,7 @@ from spec_cli.measured import Measurements
 from spec_cli.modelref import ModelRef, Pair
 from spec_cli.pairing import check_pair
 from spec_cli.places import copies_dir
-from spec_cli.prediction import Prediction, basis_of, predict
+from spec_cli.prediction import Prediction, basis_of, predict, shown_by
 from spec_cli.registry import Registry, load_registry, origin
 from spec_cli.terminal import detect
 
@@ -79,7 +79,8 @@ def _prediction(headers: Sequence[Header | None], measurements: Measurements) ->
         check_pair(target, draft)
     except PairError as error:
         return error.message
-    return predict(basis_of(target, draft, measurements, copies_dir(), are_here=True))
+    here = (target, draft, measurements, copies_dir())
+    return predict(basis_of(*here, are_here=True), shown_by(*here))
 
 
 def _as_json(
