@@ -46,7 +46,7 @@ def _row(setting: Setting, where: str) -> str:
     keys = ", ".join(f"`{key}`" for key in setting.keys)
     refusal = setting.refusal(Scope.PROJECT)
     in_project = f"no: {refusal}" if refusal else "yes"
-    cells = (keys, setting.expected, _default(setting), where, in_project)
+    cells = (keys, setting.accepted.words, _default(setting), where, in_project)
     return f"| {' | '.join(cells)} |"
 
 

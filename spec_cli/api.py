@@ -15,7 +15,7 @@ from typing import Any, Self, TypedDict, Unpack, get_type_hints
 from spec_cli import download
 from spec_cli.download import Progress
 from spec_cli.encoding import EncodedPrompt, encode_chat, template_for
-from spec_cli.errors import SpecError, UsageError
+from spec_cli.errors import SpecError, UsageError, wrong_word
 from spec_cli.events import (
     Event,
     Finished,
@@ -342,8 +342,7 @@ def _with_enums(settings: type, options: Mapping[str, Any]) -> dict[str, Any]:
         kind = hints.get(name)
         if isinstance(kind, type) and issubclass(kind, Enum):
             if value not in list(kind):
-                words = ", ".join(f"`{choice.value}`" for choice in kind)
-                raise UsageError(f"{name} is `{value}`, but must be one of {words}")
+                raise wrong_word(name, value, [str(choice.value) for choice in kind])
             values[name] = kind(value)
     return values
 

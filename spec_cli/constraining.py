@@ -16,6 +16,7 @@ from spec_cli.llama.pieces import PieceTree
 from spec_cli.reasoning import Part, ReasoningFormat, ReasoningSplitter, Stage
 from spec_cli.settings import GenerationSettings
 from spec_cli.spec.constraint import ConstrainedText
+from spec_cli.spec.counts import counted
 from spec_cli.spec.interfaces import Constraint
 from spec_cli.spec.settings import SamplingSettings
 from spec_cli.text import Opening
@@ -103,8 +104,9 @@ def _after(start: GrammarState, given: str) -> GrammarState:
 def cut_notice(finished: Finished, text: ConstrainedText | None) -> Iterator[Notice]:
     """A notice where the answer was cut before its grammar was complete."""
     if text and finished.reason is FinishReason.LENGTH and not text.is_complete:
+        length = counted(len(finished.tokens), "token")
         yield Notice(
-            f"the answer was cut after {len(finished.tokens)} tokens, before its grammar ends",
+            f"the answer was cut after {length}, before its grammar ends",
             "give it more room with `--max-tokens` and `--ctx-size`",
             "warning",
         )

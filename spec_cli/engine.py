@@ -21,6 +21,7 @@ from spec_cli.events import (
     ScoredToken,
     TokensScored,
 )
+from spec_cli.spec.counts import counted
 from spec_cli.spec.interfaces import (
     NO_DRAFT,
     AcceptanceRule,
@@ -187,7 +188,8 @@ class Decoder:
             raise UsageError("the prompt has no tokens")
         if len(prompt) > self._target.n_ctx:
             raise UsageError(
-                f"the prompt has {len(prompt)} tokens, but the context holds {self._target.n_ctx}",
+                f"the prompt has {counted(len(prompt), 'token')}, but the context holds "
+                f"{self._target.n_ctx:,}",
                 hint=f"shorten the prompt, or use `--ctx-size {len(prompt) + 256}` or more",
             )
 

@@ -5,8 +5,11 @@ Errors are raised where the fact is known and rendered in one place, `cli/guard.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import IntEnum
 from typing import ClassVar
+
+from spec_cli.names import nearest
 
 
 class ExitCode(IntEnum):
@@ -43,6 +46,26 @@ class UsageError(SpecError):
     """The command line, a setting or the prompt cannot be used as given."""
 
     exit_code = ExitCode.USAGE
+
+
+def wrong_value(name: str, value: object, wanted: str, *, hint: str | None = None) -> UsageError:
+    """The error of an option, a setting or a field whose value is not `wanted`."""
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    shown = f"`{text}`" if isinstance(value, str) else text
+    return UsageError(f"{name} is {shown}, but must be {wanted}", hint=hint)
+
+
+def wrong_word(name: str, word: object, choices: Iterable[str]) -> UsageError:
+    """The error of an option, a setting or a field that is none of `choices`."""
+    known = [*choices]
+    near = nearest(str(word), known)
+    hint = f"did you mean `{near}`?" if near else None
+    return wrong_value(name, word, one_of(known), hint=hint)
+
+
+def one_of(choices: Iterable[str]) -> str:
+    """What a value must be that is a word among few."""
+    return "one of " + ", ".join(f"`{choice}`" for choice in choices)
 
 
 class ModelError(SpecError):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from spec_cli.errors import ModelError
 from spec_cli.gguf_file import INT32, STRING, UINT32, Array, GgufFile, Tensor, Value, read_gguf
+from spec_cli.spec.counts import counted
 
 MAX_LAYERS = 512  # LLAMA_MAX_LAYERS
 # What llama.cpp, or we, could not count with
@@ -231,7 +232,9 @@ def _vocabulary(keys: _Keys) -> Vocabulary:
     if model is None or not tokens:
         raise ModelError(f"{keys.path} holds no tokenizer", hint="give a complete model file")
     if types is not None and len(types) < len(tokens):
-        raise keys.damaged(f"it has {len(types)} types for {len(tokens)} tokens")
+        raise keys.damaged(
+            f"it has {counted(len(types), 'type')} for {counted(len(tokens), 'token')}"
+        )
 
     def token_id(name: str) -> int | None:
         # Out of range means none: llama.cpp disables such an id too.

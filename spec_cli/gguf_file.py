@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NoReturn, Protocol
 
 from spec_cli.errors import ModelError
+from spec_cli.spec.counts import counted
 
 MAX_HEADER_BYTES = 128 << 20  # the largest vocabularies known need 30 MB
 MAX_KEYS = 1 << 16
@@ -148,7 +149,9 @@ def _check_start(path: Path, start: bytes) -> None:
     if not start.startswith(b"GGUF"):
         _refuse_other_format(path, start)
     if len(start) < 8:
-        raise ModelError(f"{path} is truncated: it has {len(start)} bytes", hint=_FETCH_AGAIN)
+        raise ModelError(
+            f"{path} is truncated: it has {counted(len(start), 'byte')}", hint=_FETCH_AGAIN
+        )
     (version,) = _U32.unpack_from(start, 4)
     if version not in (2, 3):
         if int.from_bytes(start[4:8], "big") in (1, 2, 3):
@@ -201,11 +204,13 @@ def _read_header(path: Path, file: Reader, n_bytes: int, n_read: int) -> GgufFil
             end = exc.end
         if end > n_bytes or len(data) < n_read:
             raise ModelError(
-                f"{path} is truncated: it has {n_bytes} of at least {end} bytes",
+                f"{path} is truncated: it has {n_bytes:,} of at least {counted(end, 'byte')}",
                 hint=_FETCH_AGAIN,
             )
         if end > MAX_HEADER_BYTES:
-            raise ModelError(f"{path} is damaged: its header claims {end} bytes", hint=_FETCH_AGAIN)
+            raise ModelError(
+                f"{path} is damaged: its header claims {counted(end, 'byte')}", hint=_FETCH_AGAIN
+            )
         n_read = min(max(n_read + max(n_read // 2, _STEP_BYTES), end), MAX_HEADER_BYTES)
 
 
@@ -213,7 +218,7 @@ def _parse(data: bytes, n_bytes: int) -> GgufFile:
     cursor = _Cursor(data, pos=8)
     n_tensors, n_keys = cursor.integer(_U64), cursor.integer(_U64)
     if n_tensors > MAX_TENSORS or n_keys > MAX_KEYS:
-        raise _Damaged(f"it claims {n_tensors} tensors and {n_keys} keys")
+        raise _Damaged(f"it claims {counted(n_tensors, 'tensor')} and {counted(n_keys, 'key')}")
     values: dict[str, Value] = {}
     for _ in range(n_keys):
         key = cursor.string()
@@ -288,7 +293,7 @@ class _Cursor:
     def tensor(self) -> Tensor:
         name, n_dims = self.string(), self.integer(_U32)
         if n_dims > 4:
-            raise _Damaged(f"a tensor has {n_dims} dimensions")
+            raise _Damaged(f"a tensor has {counted(n_dims, 'dimension')}")
         shape = tuple(self.integer(_U64) for _ in range(n_dims))
         return Tensor(name, shape, kind=self.integer(_U32), offset=self.integer(_U64))
 

@@ -24,6 +24,7 @@ from pathlib import Path
 from spec_cli.errors import DownloadError
 from spec_cli.files import write_whole
 from spec_cli.modelref import Mirror
+from spec_cli.spec.counts import counted
 from spec_cli.store import Slot, discard, open_partial
 
 Download = Callable[[str, Path], Path]
@@ -119,7 +120,7 @@ def _append(
     if n_bytes > slot.size_bytes:
         discard(slot)
         raise DownloadError(
-            f"the mirror of `{slot.file}` holds more than its {slot.size_bytes} bytes"
+            f"the mirror of `{slot.file}` holds more than its {counted(slot.size_bytes, 'byte')}"
         )
     return n_bytes
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from spec_cli.errors import PairError
 from spec_cli.events import Notice
 from spec_cli.gguf import Header, Vocabulary
+from spec_cli.spec.counts import counted
 
 MAX_EXTRA_IDS = 512  # padding: Qwen2.5 has files of 151936 and of 152064 ids for one tokenizer
 _N_FREE_IDS = 5  # as in llama.cpp: the first ids are often unknown, begin and end
@@ -89,7 +90,7 @@ def _causes(target: Vocabulary, draft: Vocabulary, wrong: Difference | None) -> 
         yield f"its pre-tokenizer is `{draft.pre}`, not `{target.pre}`"
     n_target, n_draft = len(target.tokens), len(draft.tokens)
     if n_draft != n_target:
-        yield f"it has {n_draft} tokens, not {n_target}"
+        yield f"it has {counted(n_draft, 'token')}, not {n_target:,}"
     if wrong is not None:
         yield f"its token {wrong.token} is `{_show(wrong.draft)}`, not `{_show(wrong.target)}`"
 
@@ -106,8 +107,8 @@ def _vocabulary_notes(
     if different:
         first = different[0]
         yield Notice(
-            f"{len(different)} special tokens have another text in the draft, the first is "
-            f"{first.token}: `{_show(first.target)}` and `{_show(first.draft)}`"
+            f"the draft has another text for {counted(len(different), 'special token')}, the first "
+            f"is {first.token}: `{_show(first.target)}` and `{_show(first.draft)}`"
         )
     for name, ours, theirs in (
         ("BOS", target.bos_id, draft.bos_id),

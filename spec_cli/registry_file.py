@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spec_cli.errors import UsageError
+from spec_cli.errors import UsageError, wrong_value
 from spec_cli.modelref import Mirror, RepoFile, is_relative_path
 from spec_cli.names import nearest
 
@@ -92,14 +92,17 @@ class _Table:
             if key not in schema:
                 raise self.problem(f"unknown key `{key}`", hint=_did_you_mean(key, schema))
             if type(value) is not schema[key]:
-                raise self.problem(f"`{key}` must be {_TYPE_NAMES[schema[key]]}: {value!r}")
+                raise self.wrong(key, _TYPE_NAMES[schema[key]])
         for key in required:
             if key not in self.values:
                 raise self.problem(f"`{key}` is missing")
 
     def require(self, key: str, holds: bool, rule: str) -> None:
         if not holds:
-            raise self.problem(f"`{key}` must be {rule}: {self.values[key]!r}")
+            raise self.wrong(key, rule)
+
+    def wrong(self, key: str, wanted: str) -> UsageError:
+        return self.problem(wrong_value(f"`{key}`", self.values[key], wanted).message)
 
     def problem(self, what: str, hint: str | None = None) -> UsageError:
         keys = ".".join(key if re.fullmatch(r"[\w-]+", key) else f'"{key}"' for key in self.keys)

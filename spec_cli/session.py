@@ -37,6 +37,7 @@ from spec_cli.settings import (
     SessionSettings,
 )
 from spec_cli.spec.costs import CostTable
+from spec_cli.spec.counts import counted
 from spec_cli.spec.exactness import ExactnessPlan
 from spec_cli.spec.interfaces import AcceptanceRule, LanguageModel
 from spec_cli.spec.shapes import ParallelPlan
@@ -347,7 +348,7 @@ class Session:
         if reason := self._target.never_drafts:
             self.drafting_off = reason
         elif self.plan.max_width is not None and asked is not None and asked > self.k_max:
-            tokens = "1 token" if self.k_max == 1 else f"{self.k_max} tokens"
+            tokens = counted(self.k_max, "token")
             self._env.notify(
                 Notice(
                     f"drafts are cut to {tokens}: wider passes may give other bits",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from spec_cli.errors import UsageError
+from spec_cli.errors import UsageError, wrong_value
 from spec_cli.grammar.gbnf import parse_gbnf
 from spec_cli.prompt import check_text
 from spec_cli.spec.settings import Accept, Exact, SamplingSettings
@@ -107,4 +107,4 @@ class GenerationSettings:
 
 def _require(flag: str, value: int | None, low: int, high: int, hint: str | None = None) -> None:
     if value is not None and not low <= value <= high:
-        raise UsageError(f"{flag} is {value}, but must be from {low} to {high}", hint=hint)
+        raise wrong_value(flag, value, f"from {low} to {high}", hint=hint)

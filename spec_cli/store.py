@@ -23,6 +23,7 @@ from typing import BinaryIO
 
 from spec_cli.errors import DownloadError
 from spec_cli.files import write_whole
+from spec_cli.spec.counts import counted
 
 _LOCK_POLL_S = 0.5
 
@@ -209,7 +210,7 @@ def _verify(slot: Slot) -> None:
     if size_bytes != slot.size_bytes:
         discard(slot)
         raise DownloadError(
-            f"`{slot.file}` has {size_bytes} bytes instead of {slot.size_bytes}",
+            f"`{slot.file}` has {counted(size_bytes, 'byte')} instead of {slot.size_bytes:,}",
             hint="run the command again to fetch it anew",
         )
     if slot.sha256 is None:

@@ -14,6 +14,7 @@ from spec_cli.llama.native import ContextSettings
 from spec_cli.llama.sequences import LlamaSequences
 from spec_cli.loader import Environment, Loader
 from spec_cli.settings import AUTO_CTX_ANSWER, MIN_AUTO_CTX, SessionSettings
+from spec_cli.spec.counts import counted
 from spec_cli.spec.interfaces import LanguageModel
 from spec_cli.spec.meter import MeteredModel, PassMeter
 from spec_cli.spec.padding import PaddedModel
@@ -74,8 +75,8 @@ class TargetSide:
             n_ctx = min(n_ctx, max(MIN_AUTO_CTX, n_prompt + answer))
         elif asked > trained:
             message = (
-                f"the context of {asked} tokens is longer than the {trained} that the model was "
-                "trained for; its answers may degrade"
+                f"the context of {counted(asked, 'token')} is longer than the {trained:,} that the "
+                "model was trained for; its answers may degrade"
             )
             self._env.notify(Notice(message, level="warning"))
         if n_prompt > n_ctx:
@@ -135,6 +136,7 @@ class TargetSide:
 
 
 def _prompt_too_long(n_prompt: int, n_ctx: int, trained: int) -> UsageError:
-    longest = f"this model was trained for {trained} tokens"
+    longest = f"this model was trained for {counted(trained, 'token')}"
     hint = f"use `--ctx-size {n_prompt + 256}`" if n_prompt < trained else f"shorten it: {longest}"
-    return UsageError(f"the prompt has {n_prompt} tokens, but the context holds {n_ctx}", hint=hint)
+    message = f"the prompt has {counted(n_prompt, 'token')}, but the context holds {n_ctx:,}"
+    return UsageError(message, hint=hint)

@@ -22,6 +22,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from spec_cli.errors import Cancelled
+from spec_cli.spec.counts import counted
 
 if TYPE_CHECKING:
     from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -176,7 +177,7 @@ def _join(pieces: Iterable[str], n_max: int) -> str:
     for piece in pieces:
         n_chars += len(piece)
         if n_chars > n_max:
-            raise OverflowError(f"more than {n_max} characters")
+            raise OverflowError(f"more than {counted(n_max, 'character')}")
         kept.append(piece)
     return "".join(kept)
 

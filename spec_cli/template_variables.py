@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from spec_cli.errors import UsageError
+from spec_cli.errors import UsageError, wrong_value
 from spec_cli.names import nearest
 from spec_cli.prompt import ChatTemplate, check_text, variables_of
 
@@ -24,7 +24,7 @@ def parse_variables(options: Sequence[str]) -> dict[str, object]:
         name, equals, value = check_text(option, "--template-var").partition("=")
         if not equals or not name.isidentifier():
             hint = "for example `--template-var enable_thinking=false`"
-            raise UsageError(f"--template-var is `{option}`, but must be NAME=VALUE", hint=hint)
+            raise wrong_value("--template-var", option, "NAME=VALUE", hint=hint)
         _require_users(name)
         try:
             variables[name] = json.loads(value, parse_constant=str)

@@ -38,6 +38,11 @@ class Terminal:
     animate: bool  # a live display may be drawn on stderr
     color_anywhere: bool = False  # the user wants it on streams that are no terminals, too
 
+    def stderr_size(self) -> os.terminal_size:
+        """Of stderr, a terminal; one that does not know its size (0 x 0) counts as 80 x 24."""
+        columns, lines = os.get_terminal_size(self.stderr.fileno())
+        return os.terminal_size((columns or 80, lines or 24))
+
     @property
     def stdout_color(self) -> bool:
         """Whether to write colours to stdout."""

@@ -12,6 +12,7 @@ from spec_cli.batch.request import Failure, Request, read_request
 from spec_cli.batch.results import Stored
 from spec_cli.errors import UsageError
 from spec_cli.settings import GenerationSettings
+from spec_cli.spec.counts import counted
 
 _KEY_DIGITS = 32
 
@@ -47,7 +48,8 @@ def read_requests(
             run = run if seed is None else replace(run, seed=seed)
     if n_lines < len(stored):
         raise UsageError(
-            f"the output has {len(stored)} results, but the input has {n_lines} lines",
+            f"the output has {counted(len(stored), 'result')}, "
+            f"but the input has {counted(n_lines, 'line')}",
             hint="give another `--output` file",
         )
 

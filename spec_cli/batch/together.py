@@ -12,6 +12,7 @@ from spec_cli.events import Finished, Notice
 from spec_cli.parallel import ParallelDecoder, Text
 from spec_cli.session import Session
 from spec_cli.settings import DrafterKind, GenerationSettings
+from spec_cli.spec.counts import counted
 from spec_cli.spec.settings import MAX_ROWS
 from spec_cli.spec.shapes import ParallelPlan
 from spec_cli.spec.stats import RoundCount
@@ -33,7 +34,8 @@ def parallel_plan(
     elif session.has_learned_positions:
         reason = "the target has no position to spare for throw-away rows"
     elif session.settings.n_batch < MAX_ROWS:
-        reason = f"a batch of {session.settings.n_batch} tokens has no room for a shared pass"
+        size = counted(session.settings.n_batch, "token")
+        reason = f"a batch of {size} has no room for a shared pass"
     else:
         plan = session.parallel_plan(n_texts)
         if plan.serves(n_texts):

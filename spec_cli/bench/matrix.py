@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from random import Random
 
-from spec_cli.errors import UsageError
+from spec_cli.errors import UsageError, wrong_value
 from spec_cli.prompts import NamedPrompt
 from spec_cli.settings import DrafterKind, GenerationSettings
 from spec_cli.spec.settings import Accept, SamplingSettings
@@ -139,4 +139,4 @@ def make_arms(
 
 def _at_least_one(flag: str, value: int) -> None:
     if value < 1:
-        raise UsageError(f"{flag} is {value}, but must be 1 or more")
+        raise wrong_value(flag, value, "1 or more")

@@ -11,6 +11,7 @@ from spec_cli.bench.measure import Run
 from spec_cli.bench.ratios import PromptKey, Ratios, Score, kept, of_kind, ratios_of, score
 from spec_cli.bench.runner import MAX_NOISE
 from spec_cli.bench.verdict import Verdict, verdict
+from spec_cli.spec.counts import counted
 from spec_cli.spec.exactness import ExactnessPlan
 from spec_cli.spec.settings import Accept
 
@@ -53,7 +54,7 @@ class Report:
         found = verdict({arm: _only(r, common) for arm, r in ratios.items()}, self.matrix.seed)
         if not self.n_noisy:
             return found
-        noise = f"; {self.n_noisy} of {self.n_groups} groups of runs are noisy"
+        noise = f"; {self.n_noisy:,} of {self.n_groups:,} groups of runs are noisy"
         return replace(found, sentence=found.sentence + noise)
 
     @property
@@ -90,8 +91,8 @@ class Report:
         """What is wrong, in one sentence; None when nothing is."""
         if not self.different or not self.plan.is_exact:
             return None
-        n, total = len(self.different), len(self.comparable)
-        return f"{n} of {total} texts differ from plain decoding, though passes should be bit-exact"
+        share = f"{len(self.different):,} of {counted(len(self.comparable), 'text')}"
+        return f"{share} differ from plain decoding, though passes should be bit-exact"
 
 
 def _only(ratios: Ratios, prompts: set[PromptKey]) -> Ratios:

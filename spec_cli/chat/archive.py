@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from spec_cli.chat.conversation import Conversation
@@ -12,7 +13,17 @@ from spec_cli.errors import UsageError
 from spec_cli.prompt import Message, check_text
 
 SCHEMA = "spec-cli/chat/1"
+_OF_ANY_VERSION = "spec-cli/chat/"
 _TURN = ("user", "assistant")
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """What a file holds; `model` gave the answers, None where the file does not say."""
+
+    conversation: Conversation
+    settings: ChatSettings
+    model: str | None
 
 
 def dump(conversation: Conversation, settings: ChatSettings, model: str) -> str:
@@ -27,7 +38,7 @@ def dump(conversation: Conversation, settings: ChatSettings, model: str) -> str:
     return json.dumps(whole, ensure_ascii=False, indent=1) + "\n"
 
 
-def load(text: str, settings: ChatSettings, what: str) -> tuple[Conversation, ChatSettings]:
+def load(text: str, settings: ChatSettings, what: str) -> Saved:
     """What `dump` has written; settings that it does not name are those of `settings`.
 
     `what` names the file. Raises UsageError for anything else.
@@ -36,12 +47,26 @@ def load(text: str, settings: ChatSettings, what: str) -> tuple[Conversation, Ch
         whole = json.loads(text)
     except (ValueError, RecursionError):
         _refuse(what, "it is not JSON")
-    if not isinstance(whole, dict) or whole.get("schema") != SCHEMA:
-        found = whole.get("schema") if isinstance(whole, dict) else None
-        _refuse(what, f"its `schema` is {json.dumps(found)[:40]}, not `{SCHEMA}`")
-    return _conversation(whole.get("messages"), what), _settings(
-        whole.get("settings", {}), settings, what
+    fields = whole if isinstance(whole, dict) else {}
+    _require_schema(fields.get("schema"), what)
+    model = fields.get("model")
+    return Saved(
+        _conversation(fields.get("messages"), what),
+        _settings(fields.get("settings", {}), settings, what),
+        model if isinstance(model, str) else None,
     )
+
+
+def _require_schema(schema: Any, what: str) -> None:
+    if schema == SCHEMA:
+        return
+    found = json.dumps(schema)[:40]
+    if isinstance(schema, str) and schema.startswith(_OF_ANY_VERSION):
+        raise UsageError(
+            f"{what} is of another version of spec-cli: its `schema` is {found}, not `{SCHEMA}`",
+            hint="load it with the version that saved it, or a later one",
+        )
+    _refuse(what, f"its `schema` is {found}, not `{SCHEMA}`")
 
 
 def _conversation(messages: Any, what: str) -> Conversation:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from spec_cli.chat.conversation import Conversation
 from spec_cli.errors import UsageError
+from spec_cli.spec.counts import counted
 
 _RESERVED_SHARE = 16  # one part in so many of a context is kept free for an answer
 
@@ -35,7 +36,7 @@ def too_long(
         larger = min(n_ctx_train, 2 * max(n_ctx, n_prompt))
         ways.append(f"`/save` it and start with `--ctx-size {larger}`")
     return UsageError(
-        f"the conversation would have {n_prompt} tokens; of the {n_ctx} that the context holds "
-        f"{reserved} are kept for an answer",
+        f"the conversation would have {counted(n_prompt, 'token')}; of the {n_ctx:,} that the "
+        f"context holds {reserved:,} are kept for an answer",
         hint="; ".join(ways),
     )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from spec_cli.errors import UsageError
+from spec_cli.errors import UsageError, wrong_value
 from spec_cli.names import nearest
 from spec_cli.settings import MAX_DRAFT_TOKENS, GenerationSettings
 from spec_cli.spec.settings import Accept, SamplingSettings
@@ -42,9 +42,7 @@ class ChatSettings:
     def __post_init__(self) -> None:
         self.generation(0)
         if self.draft_tokens is not None and not 0 <= self.draft_tokens <= MAX_DRAFT_TOKENS:
-            raise UsageError(
-                f"draft-tokens is {self.draft_tokens}, but must be from 0 to {MAX_DRAFT_TOKENS}"
-            )
+            raise wrong_value("draft-tokens", self.draft_tokens, f"from 0 to {MAX_DRAFT_TOKENS}")
 
     def generation(self, seed: int) -> GenerationSettings:
         """The settings of one answer; `seed` counts where no other was set. Raises UsageError."""
@@ -89,9 +87,9 @@ class _Setting:
         try:
             value = self._value(word)
         except ValueError:
-            numbers = ["a number"] if self.number else []
+            numbers = {int: ["a whole number"], float: ["a number"], None: []}[self.number]
             allowed = " or ".join([*(f"`{w}`" for w in self.words), *numbers])
-            raise UsageError(f"{name} is `{word}`, but must be {allowed}") from None
+            raise wrong_value(name, word, allowed) from None
         if self.is_sampling:
             sampling = replace(settings.sampling, **{self.field: value})
             return replace(settings, sampling=sampling)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from spec_cli.chat.conversation import Conversation, Turn
@@ -46,8 +47,11 @@ class Chat:
     def ask(self, message: str) -> Pending:
         """A new message: the files read go before it."""
         self.draft = message
-        parts = (*(text.rstrip("\n") for text in self.files), message)
-        return Pending(self.conversation, "\n\n".join(parts), n_files=len(self.files))
+        return Pending(self.conversation, self.message(message), n_files=len(self.files))
+
+    def message(self, text: str) -> str:
+        """`text` after the files read."""
+        return joined((*self.files, text))
 
     def retry(self) -> Pending:
         """The last message once more."""
@@ -73,3 +77,9 @@ class Chat:
         """Forget all that was said; the system message and the settings stay."""
         self.conversation = Conversation(self.conversation.system)
         self.files = ()
+
+
+def joined(texts: Sequence[str]) -> str:
+    """Texts as one message, a blank line between them."""
+    *files, last = texts
+    return "\n\n".join([*(text.rstrip("\n") for text in files), last])

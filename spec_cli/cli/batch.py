@@ -123,7 +123,7 @@ def answer_lines(batch: Batch, terminal: Terminal) -> None:
     progress.summarise()
     if tally.n_failed:
         raise CheckError(
-            f"{tally.n_failed} of {tally.n_done} lines have no answer",
+            f"{tally.n_failed:,} of {tally.n_done:,} lines have no answer",
             hint="the results say why, under `error`",
         )
 

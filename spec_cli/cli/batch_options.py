@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from spec_cli.cli.options import require_one
-from spec_cli.errors import UsageError
+from spec_cli.errors import UsageError, wrong_value
 from spec_cli.spec.settings import MAX_ROWS
 
 STREAM = "-"  # a standard stream, in place of a file's name
@@ -72,7 +72,7 @@ def batch_options(
             raise UsageError("`--parallel` is for many prompts", hint="give them with `--input`")
         return None
     if not 1 <= parallel <= MAX_ROWS:
-        raise UsageError(f"--parallel is {parallel}, but must be from 1 to {MAX_ROWS}")
+        raise wrong_value("--parallel", parallel, f"from 1 to {MAX_ROWS}")
     for name, is_given in others.items():
         require_one("--input", True, name, is_given)
     return BatchOptions(source, str(output or STREAM), parallel, has_seed, quiet, no_tui)

@@ -34,6 +34,7 @@ _FULL = _Size("4,auto", max_tokens=128, n_rounds=2)
 
 def bench(
     pair: vopt.PairName = None,
+    model: opt.Model = None,
     draft_model: opt.DraftModel = None,
     offline: opt.Offline = False,
     prompts: bopt.Prompts = None,
@@ -76,11 +77,12 @@ def bench(
       spec-cli bench -k 2,4,8,auto --export runs.jsonl
       spec-cli bench --synthetic 0.8
     """
+    name = vopt.one_name(pair, model)
     terminal = detect(color, animate=not no_tui)
     acceptance = bopt.acceptance_of(synthetic)
     size = _QUICK if quick else _FULL
     drafters = vopt.comma_list("--drafter", drafter, bopt.drafter_of)
-    chosen = choose_pair(load_registry(), pair, draft_model, bopt.kind_to_load(drafters))
+    chosen = choose_pair(load_registry(), name, draft_model, bopt.kind_to_load(drafters))
     matrix = Matrix(
         prompts=bopt.chosen_prompts(prompts, kind, 1 if quick else per_kind),
         temps=vopt.comma_list("--temp", temp, vopt.temp_of),
@@ -106,6 +108,6 @@ def bench(
 
     from spec_cli.cli.bench_start import bench_on, open_output  # slow to import
 
-    command = partial(bopt.run_command, pair, draft_model, settings, matrix.temps)
+    command = partial(bopt.run_command, name, draft_model, settings, matrix.temps)
     output = open_output(form, command, matrix, compare=compare, export=export, plot=plot)
     bench_on(chosen, matrix, settings, terminal, output, acceptance, offline=offline)

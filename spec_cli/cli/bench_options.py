@@ -12,7 +12,7 @@ import typer
 from spec_cli.bench.matrix import Arm
 from spec_cli.cli.completion import complete_list
 from spec_cli.cli.verify_options import length_of as fixed_length_of
-from spec_cli.errors import UsageError
+from spec_cli.errors import UsageError, wrong_value, wrong_word
 from spec_cli.names import nearest
 from spec_cli.prompts import NamedPrompt, bench_prompts, first_of_each_kind, read_prompts
 from spec_cli.render.options import Format
@@ -165,7 +165,7 @@ Synthetic = Annotated[
 def drafter_of(flag: str, word: str) -> DrafterKind:
     """The drafter of that name. Raises UsageError."""
     if word not in _DRAFTERS:
-        raise UsageError(f"{flag} names `{word}`, but knows {_names(_DRAFTERS)}")
+        raise wrong_word(flag, word, _DRAFTERS)
     return DrafterKind(word)
 
 
@@ -177,16 +177,14 @@ def length_of(flag: str, word: str) -> int | None:
 def accept_of(flag: str, word: str) -> Accept:
     """The acceptance rule of that name. Raises UsageError."""
     if word not in list(Accept):
-        raise UsageError(f"{flag} names `{word}`, but knows {_names(tuple(Accept))}")
+        raise wrong_word(flag, word, Accept)
     return Accept(word)
 
 
 def acceptance_of(value: float | None) -> float | None:
     """A supposed acceptance. Raises UsageError."""
     if value is not None and not 0 < value <= 1:
-        raise UsageError(
-            f"--synthetic is {value:g}, but must be above 0 and at most 1", hint="e.g. 0.8"
-        )
+        raise wrong_value("--synthetic", value, "above 0 and at most 1", hint="e.g. 0.8")
     return value
 
 
@@ -198,7 +196,7 @@ def chosen_prompts(
     Of each kind the first `per_kind`, or all. Raises UsageError.
     """
     if per_kind is not None and per_kind < 1:
-        raise UsageError(f"--per-kind is {per_kind}, but must be 1 or more")
+        raise wrong_value("--per-kind", per_kind, "1 or more")
     prompts = read_prompts(file) if file is not None else bench_prompts()
     prompts = _of_kinds(prompts, kinds)
     return prompts if per_kind is None else first_of_each_kind(prompts, per_kind)

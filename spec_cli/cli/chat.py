@@ -27,6 +27,7 @@ from spec_cli.terminal import ColorMode, detect
 
 @grouped
 def chat(
+    message: chat_options.Message = None,
     *,
     system: opt.System = None,
     system_file: text_opt.SystemFile = None,
@@ -58,6 +59,7 @@ def chat(
     Examples:
       spec-cli chat
       spec-cli chat -m qwen3-8b --system "Answer briefly."
+      spec-cli chat "/load llamas.json"
       printf 'Name a llama.\\nAnother one.\\n' | spec-cli chat > answers.txt
     """
     terminal = detect(color)
@@ -96,4 +98,4 @@ def chat(
     from spec_cli.cli.chat_start import Loading, converse  # slow to import: help does without
 
     loading = Loading(choose, session, template, terminal, render, offline)
-    converse(Chat(conversation, settings), pair, registry, loading)
+    converse(Chat(conversation, settings), pair, registry, loading, message)

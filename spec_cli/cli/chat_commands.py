@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import os
-import shlex
-import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from textwrap import fill
 
 from spec_cli.chat import archive
 from spec_cli.chat.conversation import Conversation
 from spec_cli.chat.fitting import n_to_drop
 from spec_cli.cli.chat_files import read_text, replace_text, write_new
-from spec_cli.cli.chat_talk import Talk, turns
-from spec_cli.cli.signals import Interrupts
+from spec_cli.cli.chat_talk import Talk
+from spec_cli.cli.editor import edited
 from spec_cli.errors import UsageError
-from spec_cli.prompt import check_text, decode_text
+from spec_cli.prompt import check_text
+from spec_cli.spec.counts import counted
 
 _NO_SYSTEM = "none"
 
@@ -41,7 +40,15 @@ class Command:
     argument: str
     takes: Takes
     meaning: str
-    run: Callable[[Talk, str], None]
+    act: Callable[[Talk, str], None]
+
+    def run(self, talk: Talk, argument: str) -> None:
+        """Do it. Raises SpecError, also where words follow that have no place."""
+        if argument and self.takes is Takes.NOTHING:
+            raise UsageError(
+                f"`/{self.name}` takes nothing after it", hint=f"type `/{self.name}` alone"
+            )
+        self.act(talk, argument)
 
     @property
     def usage(self) -> str:
@@ -51,21 +58,21 @@ class Command:
 
 def show_help(talk: Talk, _argument: str) -> None:
     """All commands, and what the keys do."""
-    width = max(len(command.usage) for command in COMMANDS.values())
-    lines = [f"{command.usage:<{width}}  {command.meaning}" for command in COMMANDS.values()]
+    rows = [(command.usage, command.meaning) for command in COMMANDS.values()]
+    columns = talk.terminal.stderr_size().columns if talk.terminal.stderr_is_tty else 80
     keys = (
         'For several lines: Alt-Enter, or lines between """ and """.',
         "Ctrl-C stops an answer, Ctrl-D leaves.",
         "A message that begins with a slash: put a space before it.",
     )
-    talk.say("\n".join([*lines, *keys]))
+    talk.say("\n".join([*_listed(rows, columns), *(fill(key, columns) for key in keys)]))
 
 
 def clear(talk: Talk, _argument: str) -> None:
     """Start anew."""
     n = len(talk.chat.conversation.turns)
     talk.chat.clear()
-    talk.say(f"{turns(n)} forgotten")
+    talk.say(f"{counted(n, 'turn')} forgotten")
 
 
 def retry(talk: Talk, _argument: str) -> None:
@@ -76,7 +83,7 @@ def retry(talk: Talk, _argument: str) -> None:
 def edit(talk: Talk, _argument: str) -> None:
     """Change the last message in the editor, and have it answered instead."""
     before = talk.chat.last.question
-    after = _edited(before, os.environ)
+    after = edited(before, os.environ, talk.terminal)
     if not after.strip() or after == before:
         talk.say("nothing changed")
         return
@@ -107,23 +114,25 @@ def save(talk: Talk, argument: str) -> None:
     """Write the conversation to a new file."""
     path = _path(argument, "/save FILE")
     write_new(path, _dumped(talk))
-    talk.say(f"{turns(len(talk.chat.conversation.turns))} saved in {path}")
+    talk.say(f"{counted(len(talk.chat.conversation.turns), 'turn')} saved in {path}")
 
 
 def save_over(talk: Talk, argument: str) -> None:
     """Write the conversation to a file that may be there already."""
     path = _path(argument, "/save! FILE")
     replace_text(path, _dumped(talk))
-    talk.say(f"{turns(len(talk.chat.conversation.turns))} saved in {path}")
+    talk.say(f"{counted(len(talk.chat.conversation.turns), 'turn')} saved in {path}")
 
 
 def load(talk: Talk, argument: str) -> None:
     """Go on with a conversation that was saved."""
     path = _path(argument, "/load FILE")
-    text = read_text(path, follow=False)
-    conversation, settings = archive.load(text, talk.chat.settings, str(path))
-    talk.chat.conversation, talk.chat.settings = conversation, settings
-    talk.say(f"{turns(len(conversation.turns))} loaded from {path}")
+    saved = archive.load(read_text(path, follow=False), talk.chat.settings, str(path))
+    talk.adopt(saved.settings)
+    talk.chat.conversation = saved.conversation
+    other = saved.model not in (None, talk.model_name)
+    of_whom = f"; {saved.model} gave the answers, {talk.model_name} goes on" if other else ""
+    talk.say(f"{counted(len(saved.conversation.turns), 'turn')} loaded from {path}{of_whom}")
 
 
 def stats(talk: Talk, _argument: str) -> None:
@@ -132,9 +141,10 @@ def stats(talk: Talk, _argument: str) -> None:
     if answer is None:
         raise UsageError("there is no answer to tell figures of")
     n_turns, n_cached = len(talk.chat.conversation.turns), answer.finished.stats.n_cached
-    kept = f"{n_cached} of the prompt's {answer.info.n_prompt} were kept from before"
-    size = f"{turns(n_turns)}, {answer.n_context} of {answer.info.n_ctx} tokens; {kept}"
-    talk.say("\n".join([*answer.summary(), f"chat   {size}"]))
+    context = f"{answer.n_context:,} of {counted(answer.info.n_ctx, 'token')}"
+    kept = f"{n_cached:,} of the prompt's {answer.info.n_prompt:,} were kept from before"
+    size = f"chat   {counted(n_turns, 'turn')}, {context}; {kept}"
+    talk.say("\n".join([*answer.summary(), size]))
 
 
 def read(talk: Talk, argument: str) -> None:
@@ -145,8 +155,9 @@ def read(talk: Talk, argument: str) -> None:
         return
     path = _path(argument, "/read FILE")
     text = read_text(path, follow=True)
+    talk.require_room((*talk.chat.files, text))
     talk.chat.read(text)
-    talk.say(f"{path}: {len(text)} characters go before the next message")
+    talk.say(f"{path} goes before the next message: {counted(len(text), 'character')}")
 
 
 def pair(talk: Talk, argument: str) -> None:
@@ -168,8 +179,12 @@ def compact(talk: Talk, argument: str) -> None:
     conversation = talk.chat.conversation
     n_turns = len(conversation.turns)
     n = min(n_turns, _number(argument) if argument else _n_for_half(talk))
+    if not n_turns:
+        talk.say("there is no turn to drop")
+        return
     talk.chat.conversation = conversation.without_oldest(n)
-    talk.say(f"{turns(n)} dropped, {n_turns - n} left")
+    more = "" if n else ": half of the context is free, `/compact N` drops N turns"
+    talk.say(f"{counted(n, 'turn')} dropped, {n_turns - n:,} left{more}")
 
 
 def leave(talk: Talk, _argument: str) -> None:
@@ -177,12 +192,33 @@ def leave(talk: Talk, _argument: str) -> None:
     talk.is_over = True
 
 
+def _listed(rows: Sequence[tuple[str, str]], columns: int) -> list[str]:
+    """Names with their meanings beside them, or below where that is too wide for a terminal."""
+    width = max(len(name) for name, _ in rows)
+    lines = [f"{name:<{width}}  {meaning}" for name, meaning in rows]
+    if max(map(len, lines)) <= columns:
+        return lines
+    indent = "  "
+    return [
+        f"{name}\n{fill(meaning, columns, initial_indent=indent, subsequent_indent=indent)}"
+        for name, meaning in rows
+    ]
+
+
 def _n_for_half(talk: Talk) -> int:
-    """How many turns to drop so that half of the context is free; one at least."""
-    conversation = talk.chat.conversation
-    settings = talk.chat.settings
-    n = n_to_drop(conversation, lambda rest: talk.speaker.is_half_free(rest.asking(""), settings))
-    return max(n, 1)
+    """How many turns to drop so that half of the context is free, and the waiting message fits.
+
+    Where it does not fit even alone, it does not count.
+    """
+    conversation, settings = talk.chat.conversation, talk.chat.settings
+    waiting = talk.chat.message(talk.chat.draft)
+    can_fit = talk.fits(Conversation(conversation.system), waiting)
+
+    def is_enough(rest: Conversation) -> bool:
+        has_room = not can_fit or talk.fits(rest, waiting)
+        return has_room and talk.speaker.is_half_free(rest.asking(""), settings)
+
+    return n_to_drop(conversation, is_enough)
 
 
 def _number(argument: str) -> int:
@@ -205,24 +241,6 @@ def _path(argument: str, usage: str) -> Path:
 
 def _dumped(talk: Talk) -> str:
     return archive.dump(talk.chat.conversation, talk.chat.settings, talk.model_name)
-
-
-def _edited(text: str, environ: Mapping[str, str]) -> str:
-    """`text` after the user's editor. Raises UsageError when there is none that works."""
-    editor = environ.get("VISUAL") or environ.get("EDITOR") or "vi"
-    with TemporaryDirectory() as directory:
-        path = Path(directory) / "message.md"
-        path.write_text(text, encoding="utf-8")
-        try:
-            with Interrupts(last=None):  # Ctrl-C is the editor's
-                subprocess.run([*shlex.split(editor), path], check=True)
-            data = path.read_bytes()
-        except (OSError, ValueError) as error:
-            hint = "set `EDITOR` to a command that works"
-            raise UsageError(f"cannot edit with {editor}: {error}", hint=hint) from None
-        except subprocess.CalledProcessError as error:
-            raise UsageError(f"{editor} failed ({error.returncode}): nothing changed") from None
-    return decode_text(data, "the message").rstrip("\n")
 
 
 _TABLE = (

@@ -41,6 +41,8 @@ def write_new(path: Path, text: str) -> None:
                 path.unlink()
                 raise
     except FileExistsError:
+        if path.is_dir():
+            raise UsageError(f"{path} is a directory", hint="name a file in it") from None
         hint = f"use another name, or `/save! {path}` to replace it"
         raise UsageError(f"{path} is there already", hint=hint) from None
     except OSError as error:
@@ -54,7 +56,8 @@ def replace_text(path: Path, text: str) -> None:
     """
     try:
         if path.is_symlink() or (path.exists() and not path.is_file()):
-            raise UsageError(f"{path} is not a regular file", hint="use another name")
+            what = "a directory" if path.is_dir() else "not a regular file"
+            raise UsageError(f"{path} is {what}", hint="use another name")
         with tempfile.NamedTemporaryFile("wb", dir=path.parent, delete=False) as file:
             written = Path(file.name)
             try:

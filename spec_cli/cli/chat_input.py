@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
 from prompt_toolkit import PromptSession
+from prompt_toolkit.application import run_in_terminal
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter
 from prompt_toolkit.document import Document
@@ -21,11 +23,13 @@ from spec_cli.chat.quotes import QUOTES, is_open
 from spec_cli.chat.settings import SETTING_NAMES
 from spec_cli.cli.chat_commands import Command, Takes
 from spec_cli.cli.chat_talk import PREFIX
+from spec_cli.cli.guard import show_error
+from spec_cli.cli.signals import Terminated, at_termination
 from spec_cli.errors import UsageError
 from spec_cli.prompt import decode_text
 
 _PROMPT, _CONTINUED = "> ", "  "
-_LEAVING = "Ctrl-C again leaves, Ctrl-D too"
+_LEAVING = "Ctrl-C again leaves, Ctrl-D too", "Ctrl-C leaves"  # the second for narrow terminals
 
 
 class PipedTurns:
@@ -68,9 +72,16 @@ class TypedTurns:
         history: Path,
         commands: Mapping[str, Command],
         pairs: Iterable[str],
+        *,
+        edit: Callable[[str], str],
     ) -> None:
-        """The prompt is drawn on `screen`; `pairs` are the names of those known."""
+        """The prompt is drawn on `screen`; `pairs` are the names of those known.
+
+        `edit` lets the user edit a text elsewhere; it may raise UsageError.
+        """
+        self._edit = edit
         self._leaving = False
+        self._ended_by: Terminated | None = None
         self._session: PromptSession[str] = PromptSession(
             output=create_output(stdout=screen),
             history=open_history(history),
@@ -79,17 +90,41 @@ class TypedTurns:
             key_bindings=self._keys(),
             multiline=True,
             prompt_continuation=_CONTINUED,
-            rprompt=lambda: _LEAVING if self._leaving else "",
+            rprompt=self._hint,
             reserve_space_for_menu=4,
-            enable_open_in_editor=True,
-            tempfile_suffix=".md",
         )
         self._session.default_buffer.on_text_changed += self._stay
 
     def read(self, draft: str) -> str:
         """See `Turns.read`."""
         self._leaving = False
-        return self._session.prompt(_PROMPT, default=draft)
+        try:
+            with at_termination(self._terminate):
+                return self._session.prompt(_PROMPT, default=draft)
+        except Exception:
+            if self._ended_by is None:
+                raise
+            raise self._ended_by from None  # a terminal that has hung up fails in many ways
+
+    def _terminate(self, why: Terminated) -> None:
+        """End the prompt from within its loop, which keeps an exception from outside to itself."""
+        self._ended_by = why
+        app = self._session.app
+        if app.loop is None:
+            raise why
+        app.loop.call_soon_threadsafe(lambda: app.is_done or app.exit(exception=why))
+
+    def _edit_buffer(self, buffer: Buffer) -> None:
+        try:
+            text = self._edit(buffer.text)
+        except UsageError as error:
+            show_error(error.message, error.hint)
+        else:
+            buffer.document = Document(text, len(text))
+
+    def _hint(self) -> str:
+        room = self._session.output.get_size().columns - len(_PROMPT)
+        return next((words for words in _LEAVING if self._leaving and len(words) < room), "")
 
     def _stay(self, _buffer: Buffer) -> None:
         self._leaving = False
@@ -108,6 +143,10 @@ class TypedTurns:
         @keys.add(Keys.Escape, Keys.Enter)
         def _(event: KeyPressEvent) -> None:
             event.current_buffer.newline(copy_margin=False)
+
+        @keys.add(Keys.ControlX, Keys.ControlE)
+        def _(event: KeyPressEvent) -> None:
+            run_in_terminal(partial(self._edit_buffer, event.current_buffer))
 
         @keys.add(Keys.ControlC)
         @keys.add(Keys.SIGINT)

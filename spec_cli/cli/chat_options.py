@@ -6,6 +6,14 @@ from typing import Annotated
 
 import typer
 
+Message = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="MESSAGE",
+        help="The first message, or a command; more come from the terminal or the pipe.",
+        show_default=False,
+    ),
+]
 DropOldest = Annotated[
     bool,
     typer.Option(

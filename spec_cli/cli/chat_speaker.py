@@ -15,6 +15,7 @@ from spec_cli.chat.fitting import n_reserved, too_long
 from spec_cli.chat.settings import ChatSettings
 from spec_cli.cli.chat_template import TemplateChoice, Templates
 from spec_cli.cli.info import describe
+from spec_cli.cli.keyboard import Silent
 from spec_cli.cli.pairs import LocalPair
 from spec_cli.cli.signals import Interrupts, Terminated
 from spec_cli.cli.surroundings import surroundings
@@ -42,6 +43,7 @@ from spec_cli.settings import (
     GenerationSettings,
     SessionSettings,
 )
+from spec_cli.spec.counts import counted
 from spec_cli.state import StateStore
 from spec_cli.terminal import Terminal
 
@@ -105,7 +107,8 @@ class Speaker:
         """
         self.pair = pair
         self._terminal, self._render = terminal, render
-        self._interrupts = Interrupts(last=_LAST_SIGNAL)
+        self._keyboard = Silent(terminal)
+        self._interrupts = Interrupts(last=_LAST_SIGNAL, leaving=self._keyboard.restore)
         self._notices: list[Notice] = []
         self._status = Status(terminal, quiet=render.quiet)
         environment = surroundings(
@@ -142,7 +145,7 @@ class Speaker:
             f"target   {self.name} ({self.pair.target.path.name})",
             f"draft    {draft}",
             f"drafter  {f'off: {off}' if off else self._session.drafter_name}",
-            f"context  up to {self._session.n_ctx_max} tokens",
+            f"context  up to {counted(self._session.n_ctx_max, 'token')}",
         ]
 
     def template(self, *, think: bool | None) -> ChatTemplate:
@@ -156,6 +159,10 @@ class Speaker:
         """
         n_ctx = self._session.n_ctx_max
         return self._n_tokens(messages, settings) + n_reserved(n_ctx, settings.max_tokens) <= n_ctx
+
+    def require_room(self, messages: Sequence[Message], settings: ChatSettings) -> None:
+        """Raises UsageError where a first message does not fit, else as `fits` does."""
+        self._require_room(self._n_tokens(messages, settings), settings, has_turns=False)
 
     def is_half_free(self, messages: Sequence[Message], settings: ChatSettings) -> bool:
         """Whether a prompt leaves half of the context free. Raises as `fits` does."""
@@ -181,9 +188,9 @@ class Speaker:
 
     @contextmanager
     def _listening(self) -> Iterator[None]:
-        """Signals ask to stop."""
+        """Signals ask to stop, and what is typed waits."""
         try:
-            with self._interrupts:
+            with self._keyboard, self._interrupts:
                 yield
         finally:
             if self._interrupts.signal in (signal.SIGTERM, signal.SIGHUP):
@@ -191,17 +198,20 @@ class Speaker:
 
     def _prepare(self, n_prompt: int, settings: ChatSettings, *, has_turns: bool) -> None:
         """Contexts that hold the prompt and what its answer needs at least."""
+        self._require_room(n_prompt, settings, has_turns=has_turns)
         session = self._session
         n_ctx = session.n_ctx_max
-        reserved = n_reserved(n_ctx, settings.max_tokens)
-        if n_prompt + reserved > n_ctx:
-            n_ctx_train = session.model.n_ctx_train
-            raise too_long(n_prompt, n_ctx, reserved, has_turns=has_turns, n_ctx_train=n_ctx_train)
         answer = AUTO_CTX_ANSWER if settings.max_tokens is None else settings.max_tokens
         if not session.holds(min(n_ctx, n_prompt + answer)):
             # Twice as large: what is made anew is evaluated anew, and that not in every turn.
             session.prepare(min(n_ctx, 2 * n_prompt), settings.max_tokens)
         self._show_notices()
+
+    def _require_room(self, n_prompt: int, settings: ChatSettings, *, has_turns: bool) -> None:
+        n_ctx, n_ctx_train = self._session.n_ctx_max, self._session.model.n_ctx_train
+        reserved = n_reserved(n_ctx, settings.max_tokens)
+        if n_prompt + reserved > n_ctx:
+            raise too_long(n_prompt, n_ctx, reserved, has_turns=has_turns, n_ctx_train=n_ctx_train)
 
     def _generate(
         self, prompt: EncodedPrompt, settings: ChatSettings, generation: GenerationSettings

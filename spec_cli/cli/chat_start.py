@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 
 import typer
 
@@ -13,8 +15,9 @@ from spec_cli.chat.state import Chat
 from spec_cli.cli.chat_commands import COMMANDS
 from spec_cli.cli.chat_pairs import LoadedSpeakers
 from spec_cli.cli.chat_speaker import Speaker
-from spec_cli.cli.chat_talk import Speakers, Talk, Turns
+from spec_cli.cli.chat_talk import Begun, Speakers, Talk, Turns
 from spec_cli.cli.chat_template import TemplateChoice
+from spec_cli.cli.editor import edited
 from spec_cli.cli.pairs import LocalPair, fetch_pair
 from spec_cli.cli.surroundings import state_store
 from spec_cli.modelref import Pair
@@ -56,22 +59,26 @@ class Loading:
         )
 
 
-def converse(chat: Chat, pair: Pair, registry: Registry, loading: Loading) -> None:
-    """Load `pair` and talk until the user leaves. Raises what loading raises, and as `_talk`."""
+def converse(
+    chat: Chat, pair: Pair, registry: Registry, loading: Loading, message: str | None
+) -> None:
+    """Load `pair` and talk, `message` first, until the user leaves.
+
+    Raises what loading raises, and typer.Exit where a turn of a pipe failed.
+    """
     with LoadedSpeakers(
         pair, choose=loading.choose, fetch=loading.fetch, make=loading.speaker
     ) as speakers:
         # One that has no switch for thinking is told before anybody types.
         speakers.now.template(think=chat.settings.think)
-        _talk(chat, speakers, loading.terminal, registry, quiet=loading.render.quiet)
+        turns = _turns(loading.terminal, registry)
+        turns = turns if message is None else Begun(message, turns)
+        _talk(chat, speakers, loading.terminal, turns, quiet=loading.render.quiet)
 
 
-def _talk(
-    chat: Chat, speakers: Speakers, terminal: Terminal, registry: Registry, *, quiet: bool
-) -> None:
+def _talk(chat: Chat, speakers: Speakers, terminal: Terminal, turns: Turns, *, quiet: bool) -> None:
     """Talk until the user leaves. Raises typer.Exit where a turn of a pipe failed."""
     talk = Talk(chat, speakers, terminal, COMMANDS, draw_seed=lambda: secrets.randbits(32))
-    turns = _turns(terminal, registry)
     if turns.is_interactive and not quiet:
         talk.say(f"{speakers.now.name}. `/help` lists the commands, Ctrl-D leaves.")
     if exit_code := talk.run(turns):
@@ -86,4 +93,5 @@ def _turns(terminal: Terminal, registry: Registry) -> Turns:
         return PipedTurns(terminal.stdin.buffer)
     screen = terminal.stderr if terminal.stderr_is_tty else terminal.stdout
     history = state_dir() / "chat-history"
-    return TypedTurns(screen, history, COMMANDS, registry.pairs)
+    edit = partial(edited, environ=os.environ, terminal=terminal)
+    return TypedTurns(screen, history, COMMANDS, registry.pairs, edit=edit)

@@ -13,6 +13,7 @@ from spec_cli.cli.config_file import Given
 from spec_cli.cli.config_settings import Scope, Setting, settings_of
 from spec_cli.cli.config_sources import CONFIG_VARIABLE, NO_CONFIG, user_file
 from spec_cli.cli.guard import guarded
+from spec_cli.cli.usage import Command, Group
 from spec_cli.errors import UsageError
 from spec_cli.names import nearest
 from spec_cli.render.inert import one_line
@@ -23,6 +24,7 @@ SCHEMA = "spec-cli/config/1"
 _DEFAULT = "default"
 
 app = typer.Typer(
+    cls=Group,
     no_args_is_help=True,
     help="Show the settings that hold, and where each of them comes from.",
 )
@@ -75,8 +77,8 @@ def path() -> None:
     Stdout(detect().stdout).write(f"{user_file(os.environ)}\n")
 
 
-app.command("show")(guarded(show))
-app.command("path")(guarded(path))
+app.command("show", cls=Command)(guarded(show))
+app.command("path", cls=Command)(guarded(path))
 
 
 def _text(setting: Setting, given: Given | None, value: Any) -> str:

@@ -16,13 +16,14 @@ from spec_cli.cli.config_settings import Scope, Setting, settings_of
 from spec_cli.cli.config_sources import Configuration, is_anything_given, read_files
 from spec_cli.cli.guard import guarded
 from spec_cli.cli.late import commands_with_settings
-from spec_cli.errors import SpecError, UsageError
+from spec_cli.cli.usage import Command
+from spec_cli.errors import SpecError
 from spec_cli.events import Notice
 from spec_cli.render.notices import Notices
 from spec_cli.terminal import detect
 
 
-class ConfiguredCommand(TyperCommand):
+class ConfiguredCommand(Command):
     """A guarded command. What its command line leaves open is looked up before it runs.
 
     An error that speaks of such an option says where the value came from.
@@ -49,12 +50,10 @@ class ConfiguredCommand(TyperCommand):
         _show(configuration.notices())
         used: dict[str, Given] = {}
         for setting in dict.fromkeys(settings_of(self).values()):
-            name = setting.option.name
-            source = ctx.get_parameter_source(name)
-            if source is not None and source.name == "COMMANDLINE":
+            if any(_is_typed(name, ctx) for name in setting.parameters):
                 continue
             if given := configuration.given(str(self.name), setting):
-                ctx.params[name] = parsed(setting, given, ctx)
+                ctx.params[setting.option.name] = parsed(setting, given, ctx)
                 used[setting.flag] = given
         return used
 
@@ -72,9 +71,8 @@ def load_configuration(commands: Mapping[str, TyperCommand]) -> Configuration:
 
 def parsed(setting: Setting, given: Given, ctx: typer.Context) -> Any:
     """The value as the option's own parser understands it. Raises UsageError."""
-    origin = given.origin
     try:
-        if origin.scope is Scope.ENVIRONMENT:
+        if given.origin.scope is Scope.ENVIRONMENT:
             value = setting.from_text(str(given.value))
         else:
             value = setting.from_toml(given.value)
@@ -83,9 +81,14 @@ def parsed(setting: Setting, given: Given, ctx: typer.Context) -> Any:
             raise ValueError(value)
         return value
     except (ValueError, typer.BadParameter):
-        what = str(origin) if origin.line is None else f"{origin}: `{setting.key}`"
-        message = f"{what} must be {setting.expected}, but is {given.value!r}"
-        raise UsageError(message) from None
+        error = setting.accepted.refusal(setting.flag, given.value)
+        error.message += _origin(given)
+        raise error from None
+
+
+def _is_typed(parameter: str, ctx: typer.Context) -> bool:
+    source = ctx.get_parameter_source(parameter)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def _origins(message: str, used: Mapping[str, Given]) -> str:
@@ -94,9 +97,13 @@ def _origins(message: str, used: Mapping[str, Given]) -> str:
     if not named:
         named = {f: g for f, g in used.items() if f"`{g.value}`" in message}
     if len(named) == 1:
-        return f" (from {next(iter(named.values())).origin})"
+        return _origin(*named.values())
     sources = ", ".join(f"{flag} from {given.origin}" for flag, given in named.items())
     return f" ({sources})" if sources else ""
+
+
+def _origin(given: Given) -> str:
+    return f" (from {given.origin})"
 
 
 def _show(notices: Iterable[Notice]) -> None:

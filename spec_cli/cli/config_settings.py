@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum, StrEnum
+from enum import StrEnum
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_type_hints
 
-from typer.core import TyperArgument, TyperCommand, TyperOption
+from typer.core import TyperCommand, TyperOption
 
-from spec_cli.cli.options import Model
+from spec_cli.cli.accepted import Accepted
 from spec_cli.cli.verify_options import PairName
 
 PREFIX = "SPEC_CLI_"
@@ -49,11 +48,13 @@ class Setting:
     """One option of a command. `keys` are its names in files, the usual one first.
 
     `declared` is its annotation. Where two commands share it, the option means the same to both.
+    `parameters` are the names of the option, and of an argument that may stand in its place.
     """
 
-    option: TyperOption | TyperArgument
+    option: TyperOption
     declared: Any
     keys: tuple[str, ...]
+    parameters: tuple[str, ...]
 
     @property
     def key(self) -> str:
@@ -83,52 +84,32 @@ class Setting:
         return _USERS_OWN.get(self.key)
 
     @property
-    def expected(self) -> str:
-        """What a value must be, in words."""
-        kind = self._type
-        if get_origin(kind) is list:
-            return "a string or an array of strings"
-        if self._takes_list:
-            return "a string, a number, or an array of them"
-        if issubclass(kind, Enum):
-            return "one of " + ", ".join(f"`{choice.value}`" for choice in kind)
-        if self._takes_numbers:
-            *others, last = ("a number", *(f"`{word}`" for word in self._metavars if word != "N"))
-            return f"{', '.join(others)} or {last}"
-        words = {bool: "true or false", int: "an integer", float: "a number"}
-        return words.get(kind, "a string")
+    def accepted(self) -> Accepted:
+        """What values it takes."""
+        return Accepted(self.option)
 
     def from_text(self, text: str) -> object:
         """What the option's parser takes for the `text` of a variable. Raises ValueError."""
-        if self._type is bool:
+        if self.accepted.kind is bool:
             if text.lower() not in _BOOLS:
                 raise ValueError(text)
             return _BOOLS[text.lower()]
-        return [text] if get_origin(self._type) is list else text
+        return [text] if self.accepted.is_repeatable else text
 
     def from_toml(self, value: object) -> object:
         """What the option's parser takes for a value of a file. Raises ValueError."""
         items = value if isinstance(value, list) else [value]
-        kind = self._type
-        if get_origin(kind) is list:
+        if self.accepted.is_repeatable:
             _require_types(items, str)
             return items
-        if self._takes_list:
+        if self.accepted.is_list:
             _require_types(items, str, int, float)
             return ",".join(map(str, items))
-        if kind is bool:
+        if self.accepted.kind is bool:
             _require_types([value], bool)
             return value
         _require_types([value], *self._toml_types)
         return str(value)
-
-    @property
-    def _type(self) -> Any:
-        """The declared type; None, where it may be that, is left out."""
-        kind = get_args(self.declared)[0]
-        if get_origin(kind) is UnionType:
-            [kind] = [part for part in get_args(kind) if part is not NoneType]
-        return kind
 
     @property
     def _panel(self) -> object:
@@ -137,28 +118,17 @@ class Setting:
 
     @property
     def _toml_types(self) -> tuple[type, ...]:
-        if self._type is float:
+        if self.accepted.kind is float:
             return (int, float)
-        if self._type is int:
+        if self.accepted.kind is int:
             return (int,)
-        return (str, int) if self._takes_numbers else (str,)
-
-    @property
-    def _metavars(self) -> list[str]:
-        return (self.option.metavar or "").split("|")
-
-    @property
-    def _takes_list(self) -> bool:
-        return self.option.metavar == "LIST"
-
-    @property
-    def _takes_numbers(self) -> bool:
-        return self._type is str and "N" in self._metavars
+        return (str, int) if self.accepted.is_number_or_word else (str,)
 
     @property
     def _names_file(self) -> bool:
-        is_path = self._type is Path or get_args(self._type) == (Path,)
-        return is_path or any(word.startswith(_FILE_METAVARS) for word in self._metavars)
+        kind = self.accepted.kind
+        is_path = kind is Path or get_args(kind) == (Path,)
+        return is_path or any(word.startswith(_FILE_METAVARS) for word in self.accepted.metavars)
 
 
 def settings_of(command: TyperCommand) -> dict[str, Setting]:
@@ -167,16 +137,14 @@ def settings_of(command: TyperCommand) -> dict[str, Setting]:
     They are called as their long flags. An argument that names the model stands for `--model`.
     """
     hints = get_type_hints(command.callback, include_extras=True)
+    stand_ins = {"model": [name for name, hint in hints.items() if hint == PairName]}
     found: dict[str, Setting] = {}
     for option in command.params:
         if isinstance(option, TyperOption):
             keys = tuple(flag[2:] for flag in option.opts if flag.startswith("--"))
-            setting = Setting(option, hints[option.name], keys)
-        elif isinstance(option, TyperArgument) and hints[option.name] == PairName:
-            setting = Setting(option, Model, ("model",))
-        else:
-            continue
-        found.update(dict.fromkeys(setting.keys, setting))
+            parameters = (option.name, *stand_ins.get(option.name, ()))
+            setting = Setting(option, hints[option.name], keys, parameters)
+            found.update(dict.fromkeys(keys, setting))
     return found
 
 

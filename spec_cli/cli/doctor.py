@@ -43,6 +43,7 @@ from spec_cli.render.status import Status
 from spec_cli.render.stdout import Stdout
 from spec_cli.session import Session
 from spec_cli.settings import SessionSettings
+from spec_cli.spec.counts import counted
 from spec_cli.terminal import Terminal, detect
 
 Measure = Annotated[
@@ -172,4 +173,4 @@ def _one_per_disk(free: dict[Path, int]) -> list[Finding]:
 
 def _contents(directory: Path, files: Iterable[Path]) -> str:
     sizes = [path.stat().st_size for path in files]
-    return f"{directory}, {len(sizes)} files, {sum(sizes) / 1e9:.2f} GB"
+    return f"{directory}, {counted(len(sizes), 'file')}, {sum(sizes) / 1e9:.2f} GB"

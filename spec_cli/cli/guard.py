@@ -29,7 +29,7 @@ def guarded(command: F) -> F:
     def run(*args: object, **kwargs: object) -> None:
         try:
             command(*args, **kwargs)
-        except (typer.Exit, typer.BadParameter):
+        except typer.Exit:
             raise
         except BaseException as error:
             raise typer.Exit(_exit_code(error)) from None

@@ -13,6 +13,8 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command, get_group
 
 from spec_cli.cli.guard import guarded
+from spec_cli.cli.usage import Command
+from spec_cli.cli.usage import Group as GroupOfCommands
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ class LateCommand(TyperCommand):
 
             alone.command(self.name, cls=ConfiguredCommand)(found)
         else:
-            alone.command(self.name)(guarded(found))
+            alone.command(self.name, cls=Command)(guarded(found))
         command = get_command(alone)
         assert isinstance(command, TyperCommand)
         return command
@@ -61,7 +63,7 @@ class LateCommand(TyperCommand):
 def group_of(places: Mapping[str, Place]) -> type[TyperGroup]:
     """The class of a group that has these commands, by name."""
 
-    class Group(TyperGroup):
+    class Group(GroupOfCommands):
         def __init__(self, **attributes: Any) -> None:
             super().__init__(**attributes)
             for name, place in places.items():

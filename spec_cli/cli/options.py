@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from spec_cli.cli.completion import complete_draft, complete_pair
-from spec_cli.errors import UsageError
+from spec_cli.errors import UsageError, wrong_value
 from spec_cli.settings import DrafterKind
 from spec_cli.spec.settings import Accept, Exact
 
@@ -323,7 +323,7 @@ def count(flag: str, text: str, *, auto: int | None, all_: int | None = None) ->
     except ValueError:
         *others, last = ["a number", *(f"`{word}`" for word in words)]
         wanted = f"{', '.join(others)} or {last}"
-        raise UsageError(f"{flag} is `{text}`, but must be {wanted}") from None
+        raise wrong_value(flag, text, wanted) from None
 
 
 def require_one(flag: str, is_given: bool, other: str, other_is_given: bool) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType, TracebackType
 from typing import Self
 
 _SHOW_CURSOR = "\x1b[?25h"
+_TERMINATION = (signal.SIGTERM, signal.SIGHUP)
 
 
 class Terminated(BaseException):
@@ -25,9 +27,25 @@ def raise_on_termination() -> None:
     def terminate(number: int, _frame: FrameType | None) -> None:
         raise Terminated(signal.Signals(number))
 
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in _TERMINATION:
         if not _is_ignored(number):
             signal.signal(number, terminate)
+
+
+@contextmanager
+def at_termination(act: Callable[[Terminated], None]) -> Iterator[None]:
+    """While entered, SIGTERM and SIGHUP are told to `act`, for what an exception would not end."""
+
+    def tell(number: int, _frame: FrameType | None) -> None:
+        act(Terminated(signal.Signals(number)))
+
+    heard = [number for number in _TERMINATION if not _is_ignored(number)]
+    before = {number: signal.signal(number, tell) for number in heard}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class Interrupts:
@@ -36,10 +54,14 @@ class Interrupts:
     Those of an earlier time are forgotten on entering.
     """
 
-    def __init__(self, last: int | None = 2) -> None:
-        """The signal number `last` ends the process at once; with None, no number of them does."""
+    def __init__(self, last: int | None = 2, *, leaving: Callable[[], None] = lambda: None) -> None:
+        """The signal number `last` ends the process at once, after a call of `leaving`.
+
+        With None, no number of them does.
+        """
         self.signal: signal.Signals | None = None
         self._last = last
+        self._leaving = leaving
         self._n_received = 0
         self._previous: dict[signal.Signals, signal._HANDLER] = {}
 
@@ -71,6 +93,7 @@ class Interrupts:
     def _receive(self, number: int, _frame: FrameType | None) -> None:
         self._n_received += 1
         if self._n_received == self._last:
+            self._leaving()
             with suppress(OSError):  # a terminal that has hung up
                 if sys.stderr is not None and sys.stderr.isatty():
                     os.write(2, _SHOW_CURSOR.encode())

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from spec_cli.cli.options import require_one
-from spec_cli.errors import UsageError
+from spec_cli.errors import UsageError, wrong_value
 from spec_cli.grammar.json_schema import schema_to_gbnf
 from spec_cli.prompt import decode_text
 from spec_cli.settings import MAX_LOGPROBS
@@ -94,8 +94,10 @@ def logit_bias(pairs: Sequence[str]) -> tuple[tuple[int, float], ...]:
     for pair in pairs:
         match = _BIAS.fullmatch(pair.strip())
         if match is None:
-            raise UsageError(
-                f"--logit-bias is `{pair}`, but must be a token id, a sign and a number",
+            raise wrong_value(
+                "--logit-bias",
+                pair,
+                "a token id, a sign and a number",
                 hint="as `--logit-bias 151645-inf` or `--logit-bias 15043+1.5`",
             )
         token = int(match[1])

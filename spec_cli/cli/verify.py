@@ -35,6 +35,7 @@ _FULL = _Size("1,3,7,auto", "0,0.8,1.2", max_tokens=256, n_rounds=20_000)
 
 def verify(
     pair: vopt.PairName = None,
+    model: opt.Model = None,
     draft_model: opt.DraftModel = None,
     offline: opt.Offline = False,
     prompts: vopt.Prompts = None,
@@ -71,10 +72,11 @@ def verify(
       spec-cli verify ./target.gguf -d ./draft.gguf --exact on -k 3,7,auto
       spec-cli verify --full --save matrix.jsonl
     """
+    name = vopt.one_name(pair, model)
     size = _FULL if full else _QUICK
     terminal = detect(color, animate=not no_tui)
     drafters = vopt.comma_list("--drafter", drafter or ",".join(ArmDrafter), vopt.drafter_of)
-    chosen = choose_pair(load_registry(), pair, draft_model, _kind(drafters))
+    chosen = choose_pair(load_registry(), name, draft_model, _kind(drafters))
     if chosen.draft is None and drafter is None:
         drafters = tuple(d for d in drafters if not d.kind.needs_model)
     matrix = Matrix(

@@ -9,8 +9,8 @@ from typing import Annotated, TypeVar
 import typer
 
 from spec_cli.cli.completion import complete_list, complete_pair
-from spec_cli.cli.options import count
-from spec_cli.errors import UsageError
+from spec_cli.cli.options import count, require_one
+from spec_cli.errors import wrong_value, wrong_word
 from spec_cli.settings import SessionSettings
 from spec_cli.verify.matrix import ArmDrafter
 
@@ -104,6 +104,12 @@ Save = Annotated[
 ]
 
 
+def one_name(pair: str | None, model: str | None) -> str | None:
+    """The name given as an argument or by `--model`. Raises UsageError where both were."""
+    require_one("PAIR", pair is not None, "--model", model is not None)
+    return model if pair is None else pair
+
+
 def comma_list(flag: str, text: str, parse: Callable[[str, str], T]) -> tuple[T, ...]:
     """What `parse` makes of each part between commas, each once."""
     return tuple(dict.fromkeys(parse(flag, part.strip()) for part in text.split(",")))
@@ -112,8 +118,7 @@ def comma_list(flag: str, text: str, parse: Callable[[str, str], T]) -> tuple[T,
 def drafter_of(flag: str, word: str) -> ArmDrafter:
     """The drafter of that name. Raises UsageError."""
     if word not in list(ArmDrafter):
-        names = ", ".join(f"`{name}`" for name in ArmDrafter)
-        raise UsageError(f"{flag} names `{word}`, but knows {names}")
+        raise wrong_word(flag, word, ArmDrafter)
     return ArmDrafter(word)
 
 
@@ -127,4 +132,4 @@ def temp_of(flag: str, word: str) -> float:
     try:
         return float(word)
     except ValueError:
-        raise UsageError(f"{flag} is `{word}`, but must be numbers like `0,0.8`") from None
+        raise wrong_value(flag, word, "numbers like `0,0.8`") from None

@@ -16,6 +16,7 @@ from spec_cli.modelref import ModelRef, Pair
 from spec_cli.pairing import check_pair
 from spec_cli.settings import SessionSettings
 from spec_cli.spec.costs import PassTimes
+from spec_cli.spec.counts import counted
 
 _NOT_YET = "not measured yet: the first run does, or `--measure`"
 
@@ -84,7 +85,7 @@ def _headers(
         report = check_pair(target, draft)
         for note in report.notes:
             notify(note)
-        rows.append(("vocabulary", f"shared: {report.n_shared:,} tokens"))
+        rows.append(("vocabulary", f"shared: {counted(report.n_shared, 'token')}"))
     return target, draft
 
 
@@ -100,4 +101,6 @@ def _check_memory(
     loader.fitter.fit(target, draft, n_ctx)
     plan = loader.fitter.plan(target, draft, n_ctx)
     needs = [f"{plan.needed(r).resident_bytes / 1e9:.1f} GB of {r.name}" for r in plan.rooms]
-    rows.append(("memory", f"fits: it needs {', '.join(needs)} at a context of {n_ctx:,} tokens"))
+    rows.append(
+        ("memory", f"fits: it needs {', '.join(needs)} at a context of {counted(n_ctx, 'token')}")
+    )

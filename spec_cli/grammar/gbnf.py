@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from spec_cli.errors import UsageError
 from spec_cli.grammar.rules import Group, Item, Reference, Repeat, Text, check_rules
+from spec_cli.spec.counts import counted
 
 MAX_REPEAT = 2000  # MAX_REPETITION_THRESHOLD of llama-grammar.cpp
 MAX_CHARS = 2**18
@@ -59,7 +60,9 @@ class _Parser:
         self._n_generated = 0
         self.negates_beyond_ascii = False
         if len(source) > MAX_CHARS:
-            raise UsageError(f"the grammar has {len(source)} characters, at most {MAX_CHARS} fit")
+            raise UsageError(
+                f"the grammar has {counted(len(source), 'character')}, at most {MAX_CHARS:,} fit"
+            )
         if "\0" in source:
             raise self.error("there is a NUL character", source.index("\0"))
 

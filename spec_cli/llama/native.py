@@ -12,6 +12,7 @@ import numpy as np
 from spec_cli.errors import Cancelled, ResourceError
 from spec_cli.llama.library import library
 from spec_cli.llama.model import LlamaModel
+from spec_cli.spec.counts import counted
 from spec_cli.spec.interfaces import Logits
 
 KV_TYPES = {"f32": 0, "f16": 1, "q8_0": 8, "bf16": 30}  # enum ggml_type, ggml.h
@@ -150,8 +151,9 @@ def _context_params(settings: ContextSettings, abort: Any) -> Any:
 def _context_error(model: LlamaModel, settings: ContextSettings) -> ResourceError:
     """Why there is no context, in llama.cpp's words."""
     reason = "; ".join(library().log.take_errors()) or "llama.cpp gave no reason"
+    size = counted(settings.n_ctx, "token")
     return ResourceError(
-        f"a context of {settings.n_ctx} tokens for {model.path.name} cannot be made: {reason}",
+        f"a context of {size} for {model.path.name} cannot be made: {reason}",
         hint=f"use a smaller one: `--ctx-size {max(256, settings.n_ctx // 2)}`",
     )
 

@@ -14,6 +14,7 @@ from spec_cli.events import DraftingOff, Event, Notice, PromptProgress, RoundDon
 from spec_cli.render.bar import bar
 from spec_cli.render.inert import inert
 from spec_cli.render.style import number, percent, seconds
+from spec_cli.spec.counts import counted
 from spec_cli.spec.stats import RoundCount
 from spec_cli.terminal import Terminal
 
@@ -82,19 +83,19 @@ class BatchProgress:
         """Show the counts as they are now; the first call starts the clock."""
         if self._started is None:
             self._started = self._clock()
-        total = "" if self._n_lines is None else f"/{self._n_lines}"
+        total = "" if self._n_lines is None else f"/{self._n_lines:,}"
         self._bar.update(
             self._task,
             description=", ".join(_figures(self._tally, self._elapsed_s)),
             completed=self._tally.n_done,
-            count=f"{self._tally.n_done}{total}",
+            count=f"{self._tally.n_done:,}{total}",
         )
 
     def tell(self, notices: Iterable[Notice]) -> None:
         """Print those that say something new; numbers in them do not make them new."""
         for notice in notices:
             is_warning = notice.level == "warning"
-            what = "".join(c for c in notice.message if not c.isdigit())
+            what = "".join(c for c in notice.message if c not in "0123456789,")
             if what in self._told or (self._quiet and not is_warning):
                 continue
             self._told.add(what)
@@ -107,15 +108,16 @@ class BatchProgress:
         if self._quiet:
             return
         tally = self._tally
-        counts = [f"{tally.n_answered} answered"]
-        counts += [f"{tally.n_found} found in the output"] if tally.n_found else []
-        counts += [f"{tally.n_failed} failed"] if tally.n_failed else []
+        counts = [f"{tally.n_answered:,} answered"]
+        counts += [f"{tally.n_found:,} found in the output"] if tally.n_found else []
+        counts += [f"{tally.n_failed:,} failed"] if tally.n_failed else []
         lines = [f"lines  {', '.join(counts)}"]
         if tally.n_tokens:
-            took = f"{tally.n_tokens} tokens in {seconds(self._elapsed_s)}, prompts included"
-            lines.append(f"speed  {number(tally.n_tokens / self._elapsed_s)} tok/s; {took}")
+            took = f"{counted(tally.n_tokens, 'token')} in {seconds(self._elapsed_s)}"
+            rate = f"{number(tally.n_tokens / self._elapsed_s)} tok/s"
+            lines.append(f"speed  {rate}; {took}, prompts included")
         if tally.n_drafted:
-            accepted = f"{tally.n_accepted}/{tally.n_drafted} accepted"
+            accepted = f"{tally.n_accepted:,}/{tally.n_drafted:,} accepted"
             rate = f"{accepted} ({percent(tally.acceptance_rate)})"
             lines.append(f"draft  {rate}, {number(tally.acceptance_length)} tok/pass")
         elif self._drafting_off:
@@ -140,4 +142,4 @@ def _figures(tally: Tally, elapsed_s: float) -> Iterable[str]:
     if tally.n_drafted:
         yield f"{percent(tally.acceptance_rate)} accepted"
     if tally.n_failed:
-        yield f"{tally.n_failed} failed"
+        yield f"{tally.n_failed:,} failed"

@@ -18,6 +18,7 @@ from spec_cli.render.inert import one_line
 from spec_cli.render.info import RunInfo
 from spec_cli.render.style import UNKNOWN, number, percent, seconds
 from spec_cli.render.verify import Grid
+from spec_cli.spec.counts import counted
 
 _ID_CHARS = 18  # of a prompt's id
 _POSITIONS = 8  # of a draft that are shown
@@ -55,11 +56,12 @@ def _facts(report: Report, info: BenchInfo) -> Iterator[str]:
     yield f"target   {one_line(run.target.file)}"
     yield f"draft    {one_line(run.draft.file) if run.draft else 'none'}"
     yield f"exact    {report.plan.describe()}"
-    yield f"machine  {one_line(info.machine.cpu)}, {_count(run.n_threads, 'thread')}"
-    prompts = f"{_count(len(matrix.prompts), 'prompt')} of {_count(len(report.kinds), 'kind')}"
+    yield f"machine  {one_line(info.machine.cpu)}, {counted(run.n_threads, 'thread')}"
+    prompts = f"{counted(len(matrix.prompts), 'prompt')} of {counted(len(report.kinds), 'kind')}"
     temps = ", ".join(f"{temp:g}" for temp in matrix.temps)
-    yield f"texts    {prompts}; temp {temps}; up to {matrix.max_tokens} tokens; seed {matrix.seed}"
-    yield f"runs     {_count(matrix.n_rounds, 'round')}; {len(report.runs)} runs are finished"
+    length = f"up to {counted(matrix.max_tokens, 'token')}"
+    yield f"texts    {prompts}; temp {temps}; {length}; seed {matrix.seed}"
+    yield f"runs     {counted(matrix.n_rounds, 'round')}; {len(report.runs):,} runs are finished"
 
 
 def _at(report: Report, temp: float) -> Iterator[str | Grid]:
@@ -181,7 +183,7 @@ def _trust(report: Report) -> Iterator[str]:
     """What tells how far the figures can be trusted."""
     n = report.n_groups
     if report.interrupted:
-        yield f"interrupted: {n} of {len(report.matrix.groups())} groups of runs were finished"
+        yield f"interrupted: {n:,} of {len(report.matrix.groups()):,} groups of runs were finished"
     if n:
         yield _noise(report)
         yield _texts(report)
@@ -193,8 +195,8 @@ def _noise(report: Report) -> str:
     if not report.n_repeated and not report.n_noisy:
         return f"noise: none, plain decoding keeps within 5 %{load}"
     return (
-        f"noise: plain decoding was off by more than 5 % in {report.n_repeated} of "
-        f"{_count(report.n_groups, 'group')}, measured again; {report.n_noisy} still noisy, "
+        f"noise: plain decoding was off by more than 5 % in {report.n_repeated:,} of "
+        f"{counted(report.n_groups, 'group')}, measured again; {report.n_noisy:,} still noisy, "
         f"and counted{load}"
     )
 
@@ -202,14 +204,10 @@ def _noise(report: Report) -> str:
 def _texts(report: Report) -> str:
     n, different = len(report.comparable), report.different
     if not different:
-        return f"texts: all {n} equal plain decoding, token for token"
+        return f"texts: all {n:,} equal plain decoding, token for token"
     first = min(different, key=lambda run: run.measure.first_difference or 0)
     return (
-        f"texts: {len(different)} of {n} leave plain decoding, the first after "
-        f"{_count(first.measure.first_difference or 0, 'token')} "
+        f"texts: {len(different):,} of {n:,} leave plain decoding, the first after "
+        f"{counted(first.measure.first_difference or 0, 'token')} "
         f"({one_line(first.prompt)}, temp {first.temp:g}, {first.arm.name})"
     )
-
-
-def _count(n: int, what: str) -> str:
-    return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"

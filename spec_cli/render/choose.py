@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
-from functools import partial
-from typing import TextIO
 
 from rich.style import Style
 
@@ -45,19 +42,18 @@ def choose_renderers(
     )
     renderers: list[Renderer] = [*([reasoning] if reasoning else []), output, notices]
     if _can_animate(terminal, options):
-        size = partial(_size, terminal.stderr)
         alone = TerminalText(Stdout(terminal.stderr), reasoning=reasoning) if reasoning else None
         flowing = text or alone
         live = LiveRenderer(
             terminal.stderr,
             info,
             notices,
-            flow=TextFlow(flowing, size().columns) if flowing else None,
+            flow=TextFlow(flowing, terminal.stderr_size().columns) if flowing else None,
             previews=text is None,
             shows_reasoning=reasoning is not None,
             color=terminal.color,
             clock=clock,
-            size=size,
+            size=terminal.stderr_size,
         )
         # The panel is gone before JSON is written to the same terminal.
         renderers = [live] if text else [live, output]
@@ -72,8 +68,8 @@ def _summary(
     """What remains of the figures, with a legend where `output` is coloured by origin."""
     styled = terminal.stderr_color
     if options.brief:
-        columns = _size(terminal.stderr).columns if terminal.stderr_is_tty else None
-        return TurnLine(terminal.stderr, info, styled=styled, columns=columns)
+        size = terminal.stderr_size if terminal.stderr_is_tty else None
+        return TurnLine(terminal.stderr, info, styled=styled, size=size)
     legend = styled and isinstance(output, TerminalText) and output.styled
     return Summary(terminal.stderr, info, styled=styled, legend=legend)
 
@@ -102,9 +98,3 @@ def _output(
 def _can_animate(terminal: Terminal, options: RenderOptions) -> bool:
     lines_of_json = options.jsonl and terminal.stdout_is_tty  # they would run into the panel
     return terminal.animate and not (options.quiet or options.no_tui or lines_of_json)
-
-
-def _size(stderr: TextIO) -> os.terminal_size:
-    """The terminal's size; a terminal that does not know it (0 x 0) counts as 80 x 24."""
-    columns, lines = os.get_terminal_size(stderr.fileno())
-    return os.terminal_size((columns or 80, lines or 24))

@@ -33,6 +33,7 @@ _REPAINTS_PER_S = 7.0
 _BURST = 3.0  # at most 10 in any second; the lines of a slow round need not wait for the next one
 _MIN_COLUMNS = 12
 _MAX_WIDTH = 64  # rows a terminal need not wrap when it is made narrower
+_SHARE = 3  # one row of so many is the panel's, at most
 _PREVIEW_CHARS = 400
 
 
@@ -118,7 +119,8 @@ class LiveRenderer(Renderer):
                 self._notices.handle(event)
                 self._add_text(event)
             case Notice():
-                self._footer.lift()
+                if not (self._flow and self._flow.is_at_margin):
+                    self._footer.lift()
                 self._notices.handle(event)
                 self._repaint()
             case Finished():
@@ -168,27 +170,35 @@ class LiveRenderer(Renderer):
         size = self._size()
         if self._flow:
             self._flow.resize(size.columns)
-        if self._flow and self._flow.waits:
-            self._footer.lift()
-            self._flow.release()
+            self._flow.leave_margin()
+            if self._flow.is_at_margin:
+                return
+            if self._flow.waits:
+                self._footer.lift()
+                self._flow.release()
         self._footer.draw(self._rows(size))
         self._stale = False
 
     def _rows(self, size: os.terminal_size) -> list[str]:
-        """The panel, where there is room for it, leaving a row and the last column to the text."""
+        """The panel, leaving two thirds of the rows and the last column to the text."""
         if size.columns < _MIN_COLUMNS:
             return []
         state = PanelState(self._stats, self._progress, self._drafting_off, self._preview)
         width = min(size.columns - 1, _MAX_WIDTH)
         rows = panel_rows(state, self._info, width, self._glyphs)
         with self._console.capture() as capture:
-            for row in rows[: max(size.lines - 2, 0)]:
+            for row in rows[: size.lines // _SHARE]:
                 self._console.print(row, soft_wrap=True)
         return capture.get().splitlines()
 
     def _close(self) -> None:
         if not self._closed:
             self._closed = True
+            if self._flow:
+                self._flow.resize(self._size().columns)
+                self._flow.leave_margin()
+                if self._flow.is_at_margin:
+                    self._flow.finish()  # to the next line
             self._footer.close()
             if self._flow:
                 self._flow.finish()

@@ -13,11 +13,13 @@ from spec_cli.events import PromptProgress
 from spec_cli.render.inert import one_line
 from spec_cli.render.info import RunInfo
 from spec_cli.render.style import number, percent, round_times, speedup
+from spec_cli.spec.counts import counted
 from spec_cli.spec.stats import RunStats
 
 _FIGURE_CELLS = 15  # "  71 % accepted": what follows lines up in all rows
 _GAP = "  "
 _ROUNDS = "rounds "
+_SLACK = 6  # columns that stay free: rows are not wrapped each time a terminal is made narrower
 _RULE_CELLS = 6  # of the rule, at least, beside the names
 _BAR_CELLS = 24
 _MAX_REASON_ROWS = 3
@@ -84,7 +86,8 @@ def _rule(info: RunInfo, width: int, glyphs: Glyphs) -> Text:
         names = both if cell_len(both) <= width - _RULE_CELLS else names
     rule = Text(f"{glyphs.rule * 2} {names} ", "dim")
     rule.truncate(width)
-    return rule.append(glyphs.rule * (width - rule.cell_len))
+    room = width - rule.cell_len
+    return rule.append(glyphs.rule * min(room, max(room - _SLACK, _RULE_CELLS // 2)))
 
 
 def _preview(text: str, width: int, glyphs: Glyphs) -> Text:
@@ -101,8 +104,8 @@ def _preview(text: str, width: int, glyphs: Glyphs) -> Text:
 def _progress(progress: PromptProgress, width: int, glyphs: Glyphs) -> Text:
     n_full = _BAR_CELLS * progress.done // max(progress.total, 1)
     bar = (glyphs.bar * n_full, "cyan"), (glyphs.rule * (_BAR_CELLS - n_full), "dim")
-    unit = f"of {progress.total} prompt tokens"
-    return _figure(str(progress.done), unit, [Text.assemble(*bar)], width)
+    unit = f"of {counted(progress.total, 'prompt token')}"
+    return _figure(f"{progress.done:,}", unit, [Text.assemble(*bar)], width)
 
 
 def _speed(stats: RunStats, width: int) -> Text:
@@ -126,7 +129,7 @@ def _bars(stats: RunStats, width: int, glyphs: Glyphs) -> Text:
     """Acceptance by position in the draft; accepted tokens of each of the last rounds."""
     positions = "".join(glyphs.level(share) for share in stats.acceptance_rate_at)
     first = Text.assemble(("position ", "dim"), positions)
-    room = width - max(first.cell_len, _FIGURE_CELLS) - len(_GAP + _ROUNDS)
+    room = width - _SLACK - max(first.cell_len, _FIGURE_CELLS) - len(_GAP + _ROUNDS)
     history = _history(stats, glyphs)[-max(room, 1) :]
     return _join([first, Text.assemble((_ROUNDS, "dim"), history)], width)
 

@@ -31,12 +31,7 @@ def number(value: float | None) -> str:
         return UNKNOWN
     if value < 0.995:
         return f"{value:.2f}"
-    return f"{value:.1f}" if value < 99.95 else f"{value:.0f}"
-
-
-def counted(n: int, what: str) -> str:
-    """`1 token`, `2 tokens`."""
-    return f"{n} {what}" if n == 1 else f"{n} {what}s"
+    return f"{value:.1f}" if value < 99.95 else f"{value:,.0f}"
 
 
 def seconds(value: float | None) -> str:

@@ -13,7 +13,6 @@ from spec_cli.render.info import RunInfo
 from spec_cli.render.style import (
     DIM,
     ORIGIN_STYLES,
-    counted,
     number,
     percent,
     rendered,
@@ -21,6 +20,7 @@ from spec_cli.render.style import (
     seconds,
     speedup,
 )
+from spec_cli.spec.counts import counted
 from spec_cli.spec.stats import RunStats
 
 ENDS = {
@@ -78,7 +78,7 @@ def _speed(finished: Finished) -> str:
 
 def _draft(info: RunInfo, stats: RunStats, drafting_off: str | None) -> Iterator[str]:
     if stats.n_drafted:
-        counts = f"{stats.n_accepted}/{stats.n_drafted} accepted"
+        counts = f"{stats.n_accepted:,}/{stats.n_drafted:,} accepted"
         rate = f"{counts} ({percent(stats.acceptance_rate)}), k={info.draft_tokens}"
         yield f"{rate}, {number(stats.acceptance_length)} tok/pass, {round_times(stats)}"
     if drafting_off:
@@ -92,7 +92,7 @@ def _text(info: RunInfo, stats: RunStats) -> str:
 
 
 def _run(info: RunInfo, stats: RunStats) -> str:
-    kept = f" ({stats.n_cached} kept)" if stats.n_cached else ""
+    kept = f" ({stats.n_cached:,} kept)" if stats.n_cached else ""
     prompt = f"prompt {counted(info.n_prompt, 'token')}{kept} {seconds(stats.prefill_s)}"
     times = f"first token {seconds(stats.ttft_s)}, load {seconds(info.load_s)}"
     copy = ", Q4_0 draft" if info.draft_copy else ""

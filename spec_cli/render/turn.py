@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from typing import TextIO
 
 from rich.cells import cell_len
@@ -20,17 +21,25 @@ _GAP = "; "
 class TurnLine(Renderer):
     """Prints the line when the answer has ended."""
 
-    def __init__(self, stderr: TextIO, info: RunInfo, *, styled: bool, columns: int | None) -> None:
-        """`styled`: dim, beside the text; `columns`: of the terminal, None where it is none."""
+    def __init__(
+        self,
+        stderr: TextIO,
+        info: RunInfo,
+        *,
+        styled: bool,
+        size: Callable[[], os.terminal_size] | None,
+    ) -> None:
+        """`styled`: dim, beside the text; `size`: of the terminal, None where it is none."""
         self._stderr = stderr
         self._info = info
         self._style = DIM if styled else Style()
-        self._columns = columns
+        self._size = size
 
     def handle(self, event: Event) -> None:
         """Print at the end."""
         if isinstance(event, Finished):
-            line = turn_line(self._info, event, self._columns)
+            columns = self._size().columns if self._size else None
+            line = turn_line(self._info, event, columns)
             self._stderr.write(f"{rendered(line, self._style)}\n")
             self._stderr.flush()
 
@@ -53,8 +62,8 @@ def _figures(info: RunInfo, finished: Finished) -> Iterator[str]:
         yield ENDS.get(finished.reason, "stop string")
     if stats.n_drafted:
         yield f"{percent(stats.acceptance_rate)} accepted"
-    kept = f", {stats.n_cached} kept" if stats.n_cached else ""
-    yield f"prompt {stats.n_prompt}{kept}, {seconds(stats.prefill_s)}"
+    kept = f", {stats.n_cached:,} kept" if stats.n_cached else ""
+    yield f"prompt {stats.n_prompt:,}{kept}, {seconds(stats.prefill_s)}"
     yield f"context {percent((stats.n_prompt + stats.n_emitted) / info.n_ctx)}"
     if info.accept != "greedy":
         yield f"seed {info.seed}"

@@ -15,6 +15,7 @@ from spec_cli.render.inert import inert, one_line
 from spec_cli.render.info import RunInfo
 from spec_cli.render.stdout import Stdout
 from spec_cli.render.style import percent
+from spec_cli.spec.counts import counted
 from spec_cli.terminal import Terminal
 from spec_cli.verify.comparison import Comparison
 from spec_cli.verify.matrix import Cell, Matrix
@@ -153,9 +154,10 @@ def _facts(report: Report, matrix: Matrix, info: RunInfo) -> Iterator[str]:
     yield f"target  {one_line(info.target.file)}"
     yield f"draft   {one_line(info.draft.file) if info.draft else 'none'}"
     yield f"exact   {report.plan.describe()}"
-    prompts = _count(len(matrix.prompts), "prompt")
+    prompts = counted(len(matrix.prompts), "prompt")
     temps = ", ".join(f"{temp:g}" for temp in matrix.temps)
-    yield f"texts   {prompts}; temp {temps}; up to {matrix.max_tokens} tokens; seed {matrix.seed}"
+    length = f"up to {counted(matrix.max_tokens, 'token')}"
+    yield f"texts   {prompts}; temp {temps}; {length}; seed {matrix.seed}"
 
 
 def _drafting(report: Report) -> str:
@@ -164,7 +166,7 @@ def _drafting(report: Report) -> str:
     n_accepted = sum(c.n_accepted for c in report.comparisons)
     rate = percent(n_accepted / n_drafted) if n_drafted else _UNKNOWN
     width = max((c.max_width for c in report.comparisons), default=0)
-    return f"{_count(n_drafted, 'draft token')}, {rate} accepted, in passes of 1 to {width} rows"
+    return f"{counted(n_drafted, 'draft token')}, {rate} accepted, in passes of 1 to {width} rows"
 
 
 def _differences(report: Report, spell: Spell) -> Iterator[str]:
@@ -186,7 +188,7 @@ def _what(group: Sequence[Comparison], spell: Spell) -> str:
     arms = ", ".join(f"{c.cell.drafter} k={_length(c.cell.draft_tokens)}" for c in group)
     return (
         f"{one_line(cell.prompt.id)}, temp {cell.temp:g}, {arms}: "
-        f"after {_count(found.position, 'token')} plain has {_token(found.plain, spell)}, "
+        f"after {counted(found.position, 'token')} plain has {_token(found.plain, spell)}, "
         f"speculative {_token(found.speculative, spell)}"
     )
 
@@ -208,10 +210,10 @@ def _rules(report: Report) -> Iterator[str | Grid]:
     checks = report.rules
     n_pairs = len({(check.prompt, check.position) for check in checks})
     limit = FALSE_ALARM / len(checks)
-    rounds, pairs = f"{checks[0].n_rounds:,} rounds", _count(n_pairs, "pair")
+    rounds, pairs = counted(checks[0].n_rounds, "round"), counted(n_pairs, "pair")
     yield f"acceptance rules, {rounds} on each of {pairs} of rows of the two models"
     yield _rule_grid(checks)
-    tests = _count(len(checks), "chi-square test")
+    tests = counted(len(checks), "chi-square test")
     yield f"{tests}; p below {limit:.1e} fails (false alarms: {FALSE_ALARM:g} in all)"
 
 
@@ -234,7 +236,3 @@ def _token(token: int | None, spell: Spell) -> str:
     if token is None:
         return "ended"
     return f"{inert(json.dumps(spell(token), ensure_ascii=False))} ({token})"
-
-
-def _count(n: int, what: str) -> str:
-    return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from spec_cli.spec.counts import counted
 from spec_cli.spec.interfaces import LanguageModel, Weights
 from spec_cli.spec.settings import MAX_ROWS
 
@@ -98,9 +99,9 @@ class CostTable:
         draft = self.draft_token_s / self.target(1)
         verify = self.target(k + 1) / self.target(1)
         return (
-            f"even perfect guesses would lose: drafting {_tokens(k)} takes {k * draft:.2f} and "
-            f"checking {_tokens(k + 1)} at once {verify:.2f} of a plain step, "
-            f"{speedup:.2f}x plain at best"
+            f"even perfect guesses would lose: drafting {counted(k, 'token')} takes "
+            f"{k * draft:.2f} and checking {counted(k + 1, 'token')} at once {verify:.2f} of a "
+            f"plain step, {speedup:.2f}x plain at best"
         )
 
 
@@ -140,7 +141,3 @@ def _time_pass(model: LanguageModel, width: int, clock: Callable[[], float]) -> 
 
 def _any_tokens(model: LanguageModel, n: int) -> list[int]:
     return [i % model.n_vocab for i in range(1, n + 1)]
-
-
-def _tokens(n: int) -> str:
-    return f"{n} token" if n == 1 else f"{n} tokens"

@@ -16,6 +16,7 @@ from itertools import combinations
 import numpy as np
 
 from spec_cli.spec.costs import PassTimes, TimesByLength
+from spec_cli.spec.counts import counted
 from spec_cli.spec.interfaces import Logits
 
 N_LONG = 1040  # tokens of the long context: past the cells that kernels split at
@@ -108,7 +109,7 @@ class ExactnessPlan:
     def describe(self, n_near_ties: int | None = None) -> str:
         """The plan in words, with the near-ties of a run where they were counted."""
         if self.widths is None:
-            ties = "" if n_near_ties is None else f", {_count(n_near_ties, 'near-tie')}"
+            ties = "" if n_near_ties is None else f", {counted(n_near_ties, 'near-tie')}"
             return f"fast: kernels differ by width{ties}"
         kernels = "".join(f", {change}" for change in _changes(self.kernels))
         padding = ", plain steps padded" if self.pads_plain_steps else ""
@@ -236,7 +237,3 @@ def _span(widths: Widths) -> str:
     if len(widths) == 1:
         return f"width {widths[0]}"
     return f"widths {widths[0]}-{widths[-1]}"
-
-
-def _count(n: int, what: str) -> str:
-    return f"{n} {what}" if n == 1 else f"{n} {what}s"

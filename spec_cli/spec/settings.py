@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
-from spec_cli.errors import UsageError
+from spec_cli.errors import UsageError, wrong_value
 
 MAX_ROWS = 16  # of a pass of the target: its cost is measured up to here
 
@@ -82,4 +82,4 @@ class SamplingSettings:
 
 def _require(flag: str, value: float, holds: bool, wanted: str) -> None:
     if not holds or not math.isfinite(value):
-        raise UsageError(f"{flag} is {value}, but must be {wanted}")
+        raise wrong_value(flag, value, wanted)

@@ -7,7 +7,7 @@ from enum import StrEnum
 from itertools import product
 from random import Random
 
-from spec_cli.errors import UsageError
+from spec_cli.errors import wrong_value
 from spec_cli.prompts import NamedPrompt
 from spec_cli.settings import DrafterKind, GenerationSettings
 from spec_cli.spec.settings import SamplingSettings
@@ -50,7 +50,7 @@ class Matrix:
 
     def __post_init__(self) -> None:
         if self.max_tokens < 1:
-            raise UsageError(f"--max-tokens is {self.max_tokens}, but must be 1 or more")
+            raise wrong_value("--max-tokens", self.max_tokens, "1 or more")
         for temp in self.temps:
             self.generation(temp)
 

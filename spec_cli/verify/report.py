@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from spec_cli.spec.counts import counted
 from spec_cli.spec.exactness import ExactnessPlan
 from spec_cli.verify.comparison import Comparison
 from spec_cli.verify.matrix import Cell
@@ -51,8 +52,8 @@ class Report:
         rules = ", ".join(dict.fromkeys(str(check.accept) for check in self.failed_rules))
         wrong = []
         if n:
-            texts = "1 speculative text differs" if n == 1 else f"{n} speculative texts differ"
-            wrong.append(f"{texts} from plain decoding, of {total} compared, without explanation")
+            texts = f"{counted(n, 'speculative text')} {'differs' if n == 1 else 'differ'}"
+            wrong.append(f"{texts} from plain decoding, of {total:,} compared, without explanation")
         if rules:
             wrong.append(f"the target's distribution is not kept by: {rules}")
         return "; ".join(wrong) or None
@@ -62,11 +63,12 @@ class Report:
         """The outcome in one sentence."""
         equal, n = self.equal, len(self.comparisons)
         n_tokens = sum(c.n_tokens for c in equal)
-        outcome = f"{_share(len(equal), n)} plain decoding, token for token ({n_tokens:,} tokens)"
+        size = counted(n_tokens, "token")
+        outcome = f"{_share(len(equal), n)} plain decoding, token for token ({size})"
         if near := len(self.near_ties):
-            outcome += f", and {near} {'leaves' if near == 1 else 'leave'} it at a near-tie"
+            outcome += f", and {near:,} {'leaves' if near == 1 else 'leave'} it at a near-tie"
         if self.interrupted:
-            outcome = f"interrupted after {n} of {len(self.cells)} comparisons: {outcome}"
+            outcome = f"interrupted after {n:,} of {len(self.cells):,} comparisons: {outcome}"
         failure = f"; FAILED: {self.failure}" if self.failure else ""
         return f"{outcome}; {self.plan.describe()}{failure}"
 
@@ -74,5 +76,5 @@ class Report:
 def _share(n_equal: int, n: int) -> str:
     if n_equal == n == 1:
         return "the one speculative text equals"
-    share = f"all {n}" if n_equal == n > 0 else f"{n_equal} of {n}"
+    share = f"all {n:,}" if n_equal == n > 0 else f"{n_equal:,} of {n:,}"
     return f"{share} speculative texts equal"

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -19,6 +20,7 @@ import pytest
 
 import spec_cli as package
 from spec_cli.cli.app import app
+from spec_cli.cli.guard import exit_code_of
 from tests.cli.tiny_models import Models
 
 TIMEOUT_S = 60
@@ -165,11 +167,8 @@ class Call:
                 wrapper = TextIOWrapper(file, encoding="utf-8", write_through=True)
                 stack.callback(wrapper.detach)
                 patch.setattr(sys, name, wrapper)
-            try:
-                app([os.fspath(arg) for arg in args], prog_name="spec-cli")
-            except SystemExit as leaving:
-                assert isinstance(leaving.code, int)
-                exit_code = leaving.code
+            words = [os.fspath(arg) for arg in args]
+            exit_code = exit_code_of(partial(app, words, prog_name="spec-cli"))
             stdout, stderr = (_content(streams[name]) for name in ("stdout", "stderr"))
         return Done(exit_code, stdout, stderr.decode())
 

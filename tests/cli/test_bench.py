@@ -223,14 +223,22 @@ def test_an_acceptance_is_reckoned_with_and_nothing_is_generated(
     assert {row["drafter"] for row in csv.DictReader(io.StringIO(rows))} == {"model", "ngram"}
 
 
+@pytest.mark.usefixtures("bench")
+def test_the_target_may_be_named_by_an_option(call: Call, models: Models, prompts: Path) -> None:
+    named = ("bench", "--model", models.target, "-d", models.draft, "--prompts", prompts)
+    by_option = call(*named, "-t", "1", "--synthetic", "0.8")
+    assert by_option.exit_code == 0
+    assert by_option.stdout.split()[0] == b"drafter"
+
+
 @pytest.mark.parametrize(
     ("options", "fragment"),
     [
         (("--temp", "warm"), "--temp is `warm`"),
         (("--temp", "0,-1"), "--temp is -1.0, but must be 0 or more"),
-        (("--drafter", "model,oracle"), "--drafter names `oracle`, but knows `auto`"),
-        (("--drafter", "none"), "--drafter names `none`, but knows `auto`"),
-        (("--accept", "all"), "--accept names `all`, but knows `coupled`"),
+        (("--drafter", "model,oracle"), "--drafter is `oracle`, but must be one of `auto`"),
+        (("--drafter", "none"), "--drafter is `none`, but must be one of `auto`"),
+        (("--accept", "all"), "--accept is `all`, but must be one of `coupled`"),
         (("-k", "3,many"), "--draft-tokens is `many`, but must be a number or `auto`"),
         (("-k", "64"), "--draft-tokens is 64, but must be from 1 to 63"),
         (("-k", "0"), "nothing is left to compare it with"),
@@ -238,7 +246,7 @@ def test_an_acceptance_is_reckoned_with_and_nothing_is_generated(
         (("--rounds", "0"), "--rounds is 0, but must be 1 or more"),
         (("--seed", "-1"), "--seed is -1"),
         (("--kind", "tolk"), "--kind names `tolk`, but the prompts are of kind `talk`, `code`"),
-        (("--synthetic", "0"), "--synthetic is 0, but must be above 0 and at most 1"),
+        (("--synthetic", "0"), "--synthetic is 0.0, but must be above 0 and at most 1"),
         (("--synthetic", "1.5"), "--synthetic is 1.5, but must be above 0 and at most 1"),
         (("--drafter", "model", "-d", "none"), "`--drafter model` needs a draft model"),
         (("--prompts", "nothing.jsonl"), "cannot read nothing.jsonl"),

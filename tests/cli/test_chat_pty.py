@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import signal
 import stat
-from collections.abc import Iterator
+import termios
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pexpect
 import pytest
@@ -23,7 +26,13 @@ PROMPT = b"> "
 class Screen:
     """A chat on a terminal of 100 columns."""
 
-    def __init__(self, spec_cli: SpecCli, *args: object, redirect: str = "") -> None:
+    def __init__(
+        self,
+        spec_cli: SpecCli,
+        *args: object,
+        redirect: str = "",
+        env: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         """`redirect` is what a shell says behind the command."""
         self.emulator = Emulator(100, 30)
         words = shlex.join(map(str, (*spec_cli.program, "chat", *args)))
@@ -31,7 +40,7 @@ class Screen:
             "/bin/sh",
             ["-c", f"exec {words} {redirect}"],
             dimensions=(30, 100),
-            env=spec_cli.environ(TERMINAL),
+            env=spec_cli.environ(TERMINAL | dict(env)),
             cwd=str(spec_cli.home),
             timeout=60,
         )
@@ -193,7 +202,7 @@ def test_commands_are_completed(screen: Screen) -> None:
     screen.type("\t")
     screen.see("> /compact")
     screen.type("\r")
-    screen.wait("0 turns dropped, 0 left")
+    screen.wait("there is no turn to drop")
     screen.prompt()
     screen.type("\x04")
     assert screen.end() == 0
@@ -210,10 +219,25 @@ def test_what_a_model_writes_does_not_steer_the_terminal(spec_cli: SpecCli, mode
     assert screen.emulator.title == "" and "> hi" in screen.emulator.rows
 
 
-def test_a_terminate_signal_at_the_prompt_leaves_the_terminal_in_order(screen: Screen) -> None:
-    screen.child.kill(signal.SIGTERM)
-    assert screen.end() == 143
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_terminate_signal_at_the_prompt_leaves_the_terminal_in_order(
+    screen: Screen, number: signal.Signals
+) -> None:
+    screen.type("typed, never sent")
+    screen.child.kill(number)
+    assert screen.end() == 128 + number
     assert screen.emulator.cursor_is_visible and "Traceback" not in screen.text
+
+
+def test_a_terminal_that_hangs_up_ends_the_chat(
+    spec_cli: SpecCli, args: tuple[object, ...]
+) -> None:
+    screen = Screen(spec_cli, *args)
+    screen.prompt()
+    screen.child.ptyproc.fileobj.close()
+    _, status = os.waitpid(screen.child.pid, 0)
+    screen.child.closed = screen.child.ptyproc.closed = True
+    assert os.waitstatus_to_exitcode(status) == 128 + signal.SIGHUP
 
 
 def test_redirected_answers_are_text_alone_and_the_prompt_stays_on_the_terminal(
@@ -226,4 +250,39 @@ def test_redirected_answers_are_text_alone_and_the_prompt_stays_on_the_terminal(
     screen.type("\x04")
     assert screen.end() == 0
     alone = spec_cli("run", "hello there", *map(str, args), "-q")
+    assert out.read_bytes() == alone.stdout
+
+
+def test_what_is_typed_during_an_answer_waits_for_its_end(
+    spec_cli: SpecCli, models: Models
+) -> None:
+    args = ("--temp", "0", "-n", 3000, "-c", 60000, "-m", models.target, "--no-draft")
+    screen = Screen(spec_cli, *args)
+    screen.prompt()
+    screen.type("hello there\r")
+    screen.wait("tok/s")  # the panel
+    screen.type("typed ahead")
+    screen.wait(r"tok/s; length limit[^\n]*\n")
+    assert "typed ahead" not in screen.text
+    screen.see("> typed ahead")
+    screen.type("\x03", "\x04")
+    screen.wait(pexpect.EOF)
+    assert termios.tcgetattr(screen.child.child_fd)[3] & termios.ECHO
+
+
+def test_a_message_can_be_edited_elsewhere_and_nothing_of_that_is_among_the_answers(
+    spec_cli: SpecCli, args: tuple[object, ...], tmp_path: Path
+) -> None:
+    out, editor = tmp_path / "out", tmp_path / "editor"
+    editor.write_text('#!/bin/sh\necho a picture of the text\necho and more >> "$1"\n')
+    editor.chmod(0o755)
+    screen = Screen(spec_cli, *args, redirect=f"> {out}", env={"VISUAL": str(editor)})
+    screen.prompt()
+    screen.type("hello there ", "\x18\x05")
+    screen.see("a picture of the text")
+    screen.see("and more")
+    screen.say("")
+    screen.type("\x04")
+    assert screen.end() == 0
+    alone = spec_cli("run", "hello there and more", *map(str, args), "-q")
     assert out.read_bytes() == alone.stdout

@@ -80,9 +80,14 @@ def test_the_environment_switches_off_what_a_file_switches_on(
     [
         ("tempp = 1\n", ("./spec-cli.toml, line 1", "`tempp`", "did you mean `temp`?")),
         ("temp =\n", ("./spec-cli.toml", "line 1")),
-        ("\ntemp = 'hot'\n", ("./spec-cli.toml, line 2: `temp` must be a number", "'hot'")),
-        ("drafter = 'magic'\n", ("line 1: `drafter` must be one of", "`ngram`", "'magic'")),
-        ("temp = nan\n", ("line 1: `temp` must be a number, but is nan",)),
+        (
+            "\ntemp = 'hot'\n",
+            ("--temp is `hot`, but must be a number (from ./spec-cli.toml, line 2)\n",),
+        ),
+        ("drafter = 'modle'\n", ("--drafter is `modle`, but must be one of", "mean `model`?")),
+        ("temp = nan\n", ("--temp is nan, but must be a number (from ", "line 1)")),
+        ("quiet = 'yes'\n", ("--quiet is `yes`, but must be true or false (from ",)),
+        ("top-k = true\n", ("--top-k is true, but must be an integer (from ",)),
         ("temp = -1\n", ("--temp is -1", "(from ./spec-cli.toml, line 1)")),
         ("draft-tokens = 'few'\n", ("--draft-tokens is `few`", "(from ./spec-cli.toml, line 1)")),
         (
@@ -116,8 +121,12 @@ def test_a_flag_in_place_of_a_bad_setting_is_enough(
 @pytest.mark.parametrize(
     ("name", "text", "fragments"),
     [
-        ("SPEC_CLI_TEMP", "hot", ("SPEC_CLI_TEMP must be a number", "'hot'")),
-        ("SPEC_CLI_QUIET", "maybe", ("SPEC_CLI_QUIET must be true or false", "'maybe'")),
+        (
+            "SPEC_CLI_TEMP",
+            "hot",
+            ("--temp is `hot`, but must be a number (from SPEC_CLI_TEMP)\n",),
+        ),
+        ("SPEC_CLI_QUIET", "maybe", ("--quiet is `maybe`, but must be true or false (from SPEC_",)),
         ("SPEC_CLI_TEMP", "-1", ("--temp is -1", "(from SPEC_CLI_TEMP)")),
         ("SPEC_CLI_DEVICE", "nope", ("`nope`", "(from SPEC_CLI_DEVICE)")),
         ("SPEC_CLI_CONFIG", "/no/such/file", ("cannot read /no/such/file",)),
@@ -244,4 +253,6 @@ def test_the_model_of_a_file_is_that_of_bench_and_verify_unless_one_is_given(
     for command in ("run", "bench", "verify"):
         words = (command, "hi") if command == "run" else (command,)
         config(*words).fails(3, "`nosuch`", "(from ./spec-cli.toml, line 1)")
-    config("bench", "other").fails(3, "`other`")
+    for command in ("bench", "verify"):
+        config(command, "other").fails(3, "`other`")
+        config(command, "-m", "other").fails(3, "`other`")

@@ -125,7 +125,7 @@ def test_help_into_a_pipe_that_nobody_reads_is_silent(spec_cli: SpecCli) -> None
 
 
 def test_a_command_that_does_not_exist_gets_the_nearest_one(call: Call) -> None:
-    call("runn", "hi").fails(2, "No such command 'runn'", "Did you mean 'run'?")
+    call("runn", "hi").fails(2, "unknown command `runn`", "did you mean `run`?")
 
 
 def test_help_fits_a_narrow_terminal(call: Call) -> None:

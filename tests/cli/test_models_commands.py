@@ -373,6 +373,9 @@ def words_of(line: str) -> dict[str, str]:
         ("spec-cli run --drafter ng", ["ngram"]),
         ("spec-cli bench --drafter ngram,mo", ["ngram,model"]),
         ("spec-cli models sug", ["suggest"]),
+        ("spec-cli bench -m to", ["toy"]),
+        ("spec-cli run a b --temp abc --drafter ng", ["ngram"]),
+        ("spec-cli runn --drafter ng", []),
     ],
 )
 def test_words_are_completed(home: Home, line: str, expected: list[str]) -> None:

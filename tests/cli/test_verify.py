@@ -71,6 +71,16 @@ def test_a_sound_pair_passes(verify: Verify, monkeypatch: Patch) -> None:
     )
 
 
+def test_the_target_may_be_named_by_an_option(
+    verify: Verify, call: Call, models: Models, prompts: Path, monkeypatch: Patch
+) -> None:
+    plant(monkeypatch, WIDTHS)
+    named = ("verify", "-m", models.target, "-d", models.draft, "--prompts", prompts)
+    by_option = call(*named, "-t", "1", "-n", "8", *NO_MODEL)
+    assert by_option.exit_code == 0
+    assert by_option == verify("-n", "8", *NO_MODEL)
+
+
 def test_what_is_printed_into_a_pipe_is_plain_and_always_the_same(
     verify: Verify, monkeypatch: Patch
 ) -> None:
@@ -274,7 +284,7 @@ def test_a_matrix_goes_on_with_its_file(verify: Verify, monkeypatch: Patch, tmp_
         (("--temp", "warm"), "--temp is `warm`"),
         (("--temp", "0,-1"), "--temp is -1.0, but must be 0 or more"),
         (("--temp", "0,,1"), "--temp is ``"),
-        (("--drafter", "model,oracle"), "--drafter names `oracle`, but knows `model`"),
+        (("--drafter", "model,oracle"), "--drafter is `oracle`, but must be one of `model`"),
         (("-k", "3,many"), "--draft-tokens is `many`, but must be a number or `auto`"),
         (("-k", "0"), "--draft-tokens is 0, but must be from 1 to 63"),
         (("-n", "0"), "--max-tokens is 0, but must be 1 or more"),

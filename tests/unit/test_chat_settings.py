@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_cli.chat.archive import SCHEMA, dump, load
+from spec_cli.chat.archive import SCHEMA, Saved, dump, load
 from spec_cli.chat.conversation import Conversation, Turn
 from spec_cli.chat.settings import SETTING_NAMES, ChatSettings
 from spec_cli.errors import UsageError
@@ -59,8 +59,8 @@ def test_without_a_seed_every_answer_gets_the_one_that_is_drawn() -> None:
         ("temp", "-1", "--temp is -1"),
         ("temp", "warm", "temp is `warm`, but must be a number"),
         ("temp", "nan", "--temp is nan"),
-        ("top-k", "1.5", "must be a number"),
-        ("seed", "x", "must be `random` or a number"),
+        ("top-k", "1.5", "must be a whole number"),
+        ("seed", "x", "must be `random` or a whole number"),
         ("seed", "-1", "--seed is -1"),
         ("accept", "always", "must be `coupled` or `rejection` or `block`"),
         ("stats", "maybe", "must be `on` or `off`"),
@@ -87,7 +87,7 @@ turns = st.lists(st.builds(Turn, text, text), max_size=4).map(tuple)
 def test_a_saved_chat_comes_back_as_it_was(conversation: Conversation, temp: float) -> None:
     settings = DEFAULT.with_word("temp", repr(temp)).with_word("seed", "5")
     saved = dump(conversation, settings, "a model")
-    assert load(saved, DEFAULT, "x.json") == (conversation, settings)
+    assert load(saved, DEFAULT, "x.json") == Saved(conversation, settings, "a model")
     whole = json.loads(saved)
     assert whole["schema"] == SCHEMA and whole["model"] == "a model"
     assert set(whole["settings"]) == set(SETTING_NAMES)
@@ -95,8 +95,8 @@ def test_a_saved_chat_comes_back_as_it_was(conversation: Conversation, temp: flo
 
 def test_settings_that_a_file_does_not_name_stay_and_unknown_ones_are_passed_over() -> None:
     mine = DEFAULT.with_word("temp", "0.1")
-    _, settings = load(saved(settings={"top-k": 3, "of-the-future": 1}), mine, "x.json")
-    assert settings == mine.with_word("top-k", "3")
+    loaded = load(saved(settings={"top-k": 3, "of-the-future": 1}), mine, "x.json")
+    assert loaded.settings == mine.with_word("top-k", "3") and loaded.model is None
 
 
 def saved(**changes: Any) -> str:
@@ -114,7 +114,8 @@ def message(role: str, content: Any = "x") -> dict[str, Any]:
         ("{", "it is not JSON"),
         ("[" * 100_000, "it is not JSON"),
         ("[1]", "its `schema` is null"),
-        (saved(schema="spec-cli/chat/2"), 'its `schema` is "spec-cli/chat/2"'),
+        (saved(schema="spec-cli/chat/2"), "is of another version of spec-cli"),
+        (saved(schema="spec-cli/bench/1"), 'its `schema` is "spec-cli/bench/1"'),
         (saved(messages=3), "its `messages` are not a list"),
         (saved(messages=["hello"]), "message 1 has no `role` and `content`"),
         (saved(messages=[message("user", 3)]), "message 1 has no `role` and `content`"),

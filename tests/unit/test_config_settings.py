@@ -123,7 +123,9 @@ def test_a_value_of_another_type_is_not_taken(key: str, value: object) -> None:
 
 
 def test_what_is_expected_is_told_in_words() -> None:
-    expected = {key: RUN[key].expected for key in ("temp", "top-k", "quiet", "model", "gpu-layers")}
+    expected = {
+        key: RUN[key].accepted.words for key in ("temp", "top-k", "quiet", "model", "gpu-layers")
+    }
     assert expected == {
         "temp": "a number",
         "top-k": "an integer",
@@ -131,7 +133,7 @@ def test_what_is_expected_is_told_in_words() -> None:
         "model": "a string",
         "gpu-layers": "a number, `all` or `auto`",
     }
-    assert RUN["exact"].expected == "one of `auto`, `on`, `off`"
+    assert RUN["exact"].accepted.words == "one of `auto`, `on`, `off`"
 
 
 @pytest.mark.parametrize(("text", "value"), [("1", True), ("TRUE", True), ("0", False)])

@@ -111,7 +111,7 @@ def test_special_tokens_may_have_other_texts(target: Header, model: Model) -> No
     report = check_pair(target, draft)
     assert report.n_shared == N_VOCAB
     assert [note.message for note in report.notes] == [
-        "2 special tokens have another text in the draft, the first is 265: "
+        "the draft has another text for 2 special tokens, the first is 265: "
         "`<|endoftext|>` and `<|end|>`"
     ]
 

@@ -12,7 +12,6 @@ import pytest
 from rich.style import Style
 
 from spec_cli.events import Event, Origin, PromptText, ReasoningDelta
-from spec_cli.render import choose
 from spec_cli.render.choose import choose_renderers
 from spec_cli.render.options import RenderOptions
 from spec_cli.render.reasoning import ReasoningText
@@ -26,7 +25,7 @@ SUMMARY = "accepted (62 %), k="
 
 @pytest.fixture(autouse=True)
 def _size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choose, "_size", lambda _stderr: os.terminal_size((80, 24)))
+    monkeypatch.setattr(Terminal, "stderr_size", lambda _self: os.terminal_size((80, 24)))
 
 
 def show(

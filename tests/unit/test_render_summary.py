@@ -9,8 +9,9 @@ import pytest
 
 from spec_cli.events import DraftingOff, Finished, FinishReason
 from spec_cli.render.info import RunInfo
-from spec_cli.render.style import counted, number
+from spec_cli.render.style import number
 from spec_cli.render.summary import Summary, summary_lines
+from spec_cli.spec.counts import counted
 from spec_cli.spec.stats import RoundCount, RunStats
 from tests.cli.scripted_run import INFO
 
@@ -48,6 +49,11 @@ def test_four_lines_say_speed_drafting_the_text_and_the_rest() -> None:
 def test_one_token_is_no_tokens() -> None:
     assert counted(1, "token") == "1 token"
     assert [counted(n, "token") for n in (0, 2)] == ["0 tokens", "2 tokens"]
+    assert [counted(n, "byte") for n in (999, 1000, 8_388_608)] == [
+        "999 bytes",
+        "1,000 bytes",
+        "8,388,608 bytes",
+    ]
 
 
 def test_a_speedup_from_this_very_run_is_called_measured() -> None:
@@ -120,5 +126,5 @@ def test_styles_are_for_terminals_and_change_no_word() -> None:
 def test_numbers_keep_their_width() -> None:
     values = (0.0, 0.994, 0.996, 9.96, 99.94, 99.96, 1234.5)
     assert [number(value) for value in values] == [
-        "0.00", "0.99", "1.0", "10.0", "99.9", "100", "1234"
+        "0.00", "0.99", "1.0", "10.0", "99.9", "100", "1,234"
     ]  # fmt: skip

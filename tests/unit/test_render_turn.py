@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from dataclasses import replace
 
 import pytest
@@ -58,6 +59,6 @@ def test_of_what_did_not_happen_nothing_is_said() -> None:
 @pytest.mark.parametrize(("styled", "begin"), [(True, "\x1b[2m62.5"), (False, "62.5")])
 def test_it_is_dim_beside_the_text(styled: bool, begin: str) -> None:
     stderr = io.StringIO()
-    with TurnLine(stderr, INFO, styled=styled, columns=80) as line:
+    with TurnLine(stderr, INFO, styled=styled, size=lambda: os.terminal_size((80, 24))) as line:
         line.handle(finished())
     assert stderr.getvalue().startswith(begin) and stderr.getvalue().endswith("\n")

@@ -64,3 +64,14 @@ def test_a_second_signal_ends_a_process_that_does_not_hear_the_first(
     if stderr is None:
         command = ["/bin/sh", "-c", '"$@" 2>&-', "sh", *command]
     assert subprocess.run(command, stderr=stderr, check=False).returncode == 128 + number
+
+
+def test_the_signal_that_ends_the_process_lets_it_leave_things_in_order() -> None:
+    code = (
+        "import os, signal\nfrom spec_cli.cli.signals import Interrupts\n"
+        "with Interrupts(last=2, leaving=lambda: os.write(1, b'left')):\n"
+        "  signal.raise_signal(2)\n  os.write(1, b'stays ')\n  signal.raise_signal(2)\n"
+    )
+    command = [sys.executable, "-c", code]
+    ended = subprocess.run(command, capture_output=True, check=False)
+    assert (ended.returncode, ended.stdout) == (130, b"stays left")

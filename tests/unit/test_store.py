@@ -62,7 +62,8 @@ def test_wrong_content_is_never_left_in_place(tmp_path: Path) -> None:
 
 def test_wrong_size_is_never_left_in_place(tmp_path: Path) -> None:
     slot = slot_for(tmp_path)
-    with pytest.raises(DownloadError, match=f"{len(CONTENT) - 1} bytes instead of {len(CONTENT)}"):
+    sizes = f"{len(CONTENT) - 1:,} bytes instead of {len(CONTENT):,}"
+    with pytest.raises(DownloadError, match=sizes):
         fill(slot, CONTENT[:-1])
     assert not slot.path.exists()
     assert not slot.partial_path.exists()

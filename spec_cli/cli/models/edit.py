@@ -10,7 +10,7 @@ import typer
 from spec_cli import download
 from spec_cli.cli.completion import complete_own_pair
 from spec_cli.cli.models.options import Draft, Target
-from spec_cli.errors import ModelError, UsageError
+from spec_cli.errors import ModelError, UsageError, wrong_value
 from spec_cli.gguf import read_header
 from spec_cli.modelref import LocalFile, ModelRef
 from spec_cli.names import nearest
@@ -36,9 +36,7 @@ def add(
             "--draft-tokens",
             "-k",
             metavar="N",
-            min=1,
-            max=MAX_DRAFT_TOKENS,
-            help="Always draft N tokens with this pair.",
+            help=f"Always draft N tokens with this pair, 1 to {MAX_DRAFT_TOKENS}.",
             show_default="as many as pay",
         ),
     ] = None,
@@ -55,6 +53,8 @@ def add(
     Example:
       spec-cli models add coder ./target.gguf ./draft.gguf
     """
+    if draft_tokens is not None and not 1 <= draft_tokens <= MAX_DRAFT_TOKENS:
+        raise wrong_value("--draft-tokens", draft_tokens, f"from 1 to {MAX_DRAFT_TOKENS}")
     registry, path = load_registry(), user_registry_path()
     _check_name(name)
     if name in registry.pairs and not force:

@@ -86,7 +86,7 @@ def _summary(removal: Removal) -> str:
 
 def _count(n: int, one: str, many: str | None = None) -> str:
     """`2 models`; nothing where there is none."""
-    return f"{n} {one if n == 1 else many or f'{one}s'}" if n else ""
+    return f"{n:,} {one if n == 1 else many or f'{one}s'}" if n else ""
 
 
 def _confirmed(lines: list[str], removal: Removal, terminal: Terminal) -> bool:
