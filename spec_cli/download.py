@@ -161,8 +161,8 @@ def _problem(path: Path) -> str | None:
         mode = path.stat().st_mode
     except FileNotFoundError:
         return "does not exist"
-    except OSError as error:
-        return f"cannot be opened: {error.strerror}"
+    except (OSError, ValueError) as error:  # the latter: no file has a NUL in its name
+        return f"cannot be opened: {getattr(error, 'strerror', error)}"
     if stat.S_ISDIR(mode):
         return "is a directory"
     return None if stat.S_ISREG(mode) else "is not a regular file"

@@ -59,21 +59,30 @@ class DraftSide:
         self.context, self.off = None, None
         times = self._times = self._times or self._choose(target, k_max)
         if times is None:
-            self.off = "the draft's memory is recurrent: it cannot forget rejected tokens"
+            self.off = "the draft's memory is recurrent, and does not go back to what it was"
         elif only_to_win:
             self.off = CostTable(target, times(1)).verdict(k_max)
         if times is None or self.off:
             return
         model = self._model = self._model or self._loader.draft(self.path)
         n_ctx = min(settings.n_ctx, model.n_ctx_train)
-        self.context = self._loader.context(model, replace(settings, n_ctx=n_ctx))
+        n_sequences = 2 if model.is_recurrent else 1  # to go back to the start of a round
+        self.context = self._loader.context(
+            model, replace(settings, n_ctx=n_ctx, n_sequences=n_sequences)
+        )
         self.meter = self.meter or PassMeter(times)
 
     def source(self, rule: AcceptanceRule, survival: Survival) -> DraftModel:
         """The model as a source of guesses for one generation."""
-        assert self.context is not None and self.meter is not None
+        assert self._model and self.context and self.meter
         metered = MeteredModel(self.context, self.meter, self._env.clock)
-        return DraftModel(metered, rule, survival, n_shared=self.pair.n_shared)
+        return DraftModel(
+            metered,
+            rule,
+            survival,
+            n_shared=self.pair.n_shared,
+            is_recurrent=self._model.is_recurrent,
+        )
 
     def _choose(self, target: PassTimes, k_max: int) -> PassTimes | None:
         """The pass times of the file that is to draft, now `path`; None: it cannot."""

@@ -18,6 +18,7 @@ from spec_cli.spec.exactness import (
     DEFAULT_KERNELS,
     ExactnessPlan,
     Kernels,
+    Rollback,
     WidthProbe,
     affordable,
     cheapest,
@@ -28,7 +29,7 @@ from spec_cli.spec.settings import Exact
 from spec_cli.state import StateStore, file_identity
 
 PLANS = "exactness-plans"
-PROBE_VERSION = 3  # of what a probe tries and how a price is reckoned
+PROBE_VERSION = 4  # of what a probe tries and how a price is reckoned
 _POLL_S = 0.05
 
 
@@ -207,8 +208,9 @@ def plan_from_json(value: Any) -> ExactnessPlan | None:
             max_difference=value["max_difference"],
             times=_times_from_json(value["times"]),
             long_times=_times_from_json(value["long_times"]),
+            rollback=Rollback(value["rollback"]),
         )
-    except (KeyError, TypeError):
+    except (KeyError, TypeError, ValueError):
         return None
 
 
@@ -220,6 +222,7 @@ def _probe_from_json(value: Mapping[str, Any]) -> WidthProbe:
         classes=tuple(tuple(widths) for widths in value["classes"]),
         max_difference=value["max_difference"],
         slowdown=value["slowdown"],
+        rollback=Rollback(value["rollback"]),
     )
 
 

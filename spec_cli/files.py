@@ -1,14 +1,63 @@
-"""Files that are whole or not there."""
+"""Small files: read with a limit, shared by processes, written whole or not at all."""
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
+
+from spec_cli.errors import SpecError, UsageError
+
+MAX_INPUT_BYTES = 32 << 20  # more than any context has room for
 
 _PRIVATE = 0o600
 _PUBLIC = 0o666  # less what the user's umask takes away
+
+
+def read_input(path: str | Path, what: str, *, hint: str | None = None) -> bytes:
+    """The bytes of a file that the user names, be it a pipe; `what` is its name in errors.
+
+    Raises UsageError, also for more than MAX_INPUT_BYTES: a device may have no end.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            return read_bounded(file, what)
+    except (OSError, ValueError) as error:  # the latter: no file has a NUL in its name
+        reason = (isinstance(error, OSError) and error.strerror) or error
+        raise UsageError(f"cannot read {what}: {reason}", hint=hint) from None
+
+
+def read_bounded(file: BinaryIO, what: str) -> bytes:
+    """All of an open file. Raises OSError, and UsageError as `read_input` does."""
+    data = file.read(MAX_INPUT_BYTES + 1)
+    if len(data) > MAX_INPUT_BYTES:
+        raise UsageError(f"{what} holds more than {MAX_INPUT_BYTES >> 20} MiB")
+    return data
+
+
+@contextmanager
+def open_shared(path: Path) -> Iterator[BinaryIO]:
+    """A file, made if need be, to read and to append to, while other processes wait for it.
+
+    Raises OSError, also for what is no regular file.
+    """
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "it is not a regular file")
+    with path.open("a+b") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield file
+
+
+def not_written(path: Path, error: OSError) -> SpecError:
+    """What to raise when a file that is continued by the same command cannot be added to."""
+    return SpecError(
+        f"cannot write {path}: {error.strerror}",
+        hint="what was finished before is in it: the same command goes on from there",
+    )
 
 
 def write_whole(path: Path, content: str | bytes, *, private: bool = False) -> None:

@@ -12,6 +12,7 @@ from spec_cli.footprint import footprint
 from spec_cli.gguf import Header
 from spec_cli.host_memory import HostMemory
 from spec_cli.llama.devices import Device
+from spec_cli.llama.memory import N_SNAPSHOTS
 from spec_cli.llama.native import ContextSettings
 from spec_cli.memory import (
     HOST,
@@ -27,6 +28,7 @@ from spec_cli.settings import MIN_AUTO_CTX, SessionSettings
 from spec_cli.spec.costs import TARGET_WIDTHS
 
 N_TARGET_ROWS = 64  # the longest draft that can be asked for, and one
+_N_SEQUENCES = 2  # of a draft, and of a target while it is probed
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +66,25 @@ def plan_pair(
     """The plan of a pair with a context of `n_ctx` tokens; the target is placed first."""
     widest = TARGET_WIDTHS[-1]  # passes may be padded to it, in cells of their own
     n_batch = max(settings.n_batch, widest)
-    demands = [_demand("target", target, n_ctx, widest, (n_batch, N_TARGET_ROWS), site)]
+    context = ContextSettings(
+        n_ctx=n_ctx,
+        n_pad=widest,
+        n_threads=1,
+        n_batch=n_batch,
+        n_rows=min(N_TARGET_ROWS, n_batch),
+        n_sequences=_N_SEQUENCES,
+        n_snapshots=N_SNAPSHOTS,
+    )
+    demands = [_demand("target", target, context, site)]
     if draft is not None:
-        n_draft = min(n_ctx, draft.header.context_length or n_ctx)
-        demands.append(_demand("draft", draft, n_draft, 0, (settings.n_batch, N_ROWS), site))
+        context = ContextSettings(
+            n_ctx=min(n_ctx, draft.header.context_length or n_ctx),
+            n_threads=1,
+            n_batch=settings.n_batch,
+            n_rows=min(N_ROWS, settings.n_batch),
+            n_sequences=_N_SEQUENCES,
+        )
+        demands.append(_demand("draft", draft, context, site))
     return plan_memory(demands, site.rooms)
 
 
@@ -127,18 +144,12 @@ def reread_notice(plan: MemoryPlan) -> Notice | None:
     )
 
 
-def _demand(
-    role: str, seat: Seat, n_ctx: int, n_padding: int, sizes: tuple[int, int], site: Site
-) -> Demand:
-    n_batch, n_rows = sizes
-    context = ContextSettings(
-        n_ctx=n_ctx + n_padding, n_threads=1, n_batch=n_batch, n_rows=min(n_rows, n_batch)
-    )
+def _demand(role: str, seat: Seat, context: ContextSettings, site: Site) -> Demand:
     header = seat.header
     return Demand(
         role=role,
         file=header.path.name,
-        n_ctx=n_ctx,
+        n_ctx=context.n_ctx,
         footprint=footprint(header, context, site.repacked),
         devices=seat.devices,
         n_gpu_layers=seat.n_gpu_layers,

@@ -24,6 +24,12 @@ _INPUT = ("token_embd", "position_embd", "token_types", "per_layer_token_embd")
 _KEYS = ("attn_k.", "attn_k_b", "attn_kv")
 _STATES = ("ssm_", "time_mix_", "shortconv")
 
+# Whose graphs write snapshots of the state (llm_arch_supports_rs_rollback).
+_WITH_SNAPSHOTS = (
+    *("qwen35", "qwen35moe", "qwen4exp", "nemotron_h", "nemotron_h_moe", "lfm2", "lfm2moe"),
+    *("bailingmoe3", "kimi-k3", "glm5-next", "deepseek4"),
+)
+
 # Every how many layers one is without a window, by architecture (load_swa_pattern in src/models).
 _PATTERNS = {"gemma2": 2, "gemma3": 6, "gemma3n": 5, "cohere2": 4, "gpt-oss": 2, "exaone4": 4}
 
@@ -122,7 +128,9 @@ def _cache_bytes(
 ) -> int:
     """The KV cache and the recurrent state of a layer."""
     cache = _kv_bytes(header, index, context) if _has_cache(tensors) else 0
-    return cache + (_state_bytes(header) if _has_state(tensors) else 0)
+    if not _has_state(tensors):
+        return cache
+    return cache + context.n_sequences * _n_states(header, context) * _state_bytes(header)
 
 
 def _has_cache(tensors: Sequence[Tensor]) -> bool:
@@ -153,7 +161,7 @@ def _kv_bytes(header: Header, index: int, context: ContextSettings) -> int:
 
 
 def _n_cells(header: Header, index: int, context: ContextSettings) -> int:
-    n_cells = _padded(context.n_ctx)
+    n_cells = _padded(context.n_cells)
     window = _integer(header, "attention.sliding_window")
     if not window or not _is_windowed(header, index):
         return n_cells
@@ -169,6 +177,11 @@ def _is_windowed(header: Header, index: int) -> bool:
     return period is not None and (period == 0 or index % period < period - 1)
 
 
+def _n_states(header: Header, context: ContextSettings) -> int:
+    """How many states a sequence has of each recurrent layer."""
+    return 1 + (context.n_snapshots if header.architecture in _WITH_SNAPSHOTS else 0)
+
+
 def _state_bytes(header: Header) -> int:
     """The state of a recurrent layer, in f32 (llama_hparams::n_embd_r and n_embd_s)."""
     n_embd = header.n_embd or 0
@@ -180,6 +193,9 @@ def _state_bytes(header: Header) -> int:
         _integer(header, f"ssm.{name}") or 0
         for name in ("inner_size", "state_size", "conv_kernel", "group_count")
     )
+    if head_size := _integer(header, "kda.head_dim"):
+        inner = head_size * (_per_layer(header, "attention.head_count", 0) or 0)
+        return 4 * inner * (3 * max(0, kernel - 1) + head_size)
     return 4 * (max(0, kernel - 1) * (inner + 2 * groups * state) + state * inner)
 
 
@@ -196,9 +212,10 @@ def _compute_bytes(header: Header, context: ContextSettings, *, n_caches: int) -
     )
     n_experts = _integer(header, "expert_used_count") or 1
     activations = 4 * context.n_batch * (6 * n_embd + 3 * n_wide * n_experts)
-    masks = n_caches * 2 * context.n_batch * _padded(context.n_ctx)
+    masks = n_caches * 2 * context.n_batch * _padded(context.n_cells)
     logits = 4 * context.n_rows * len(header.vocab.tokens)
-    return activations + masks + logits
+    states = _n_states(header, context) * _state_bytes(header)  # those that a layer writes
+    return activations + masks + logits + states
 
 
 def _padded(n: int) -> int:

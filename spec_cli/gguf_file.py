@@ -7,6 +7,7 @@ at most `MAX_HEADER_BYTES` are held. Arrays stay packed until someone asks for t
 
 from __future__ import annotations
 
+import codecs
 import math
 import stat
 import struct
@@ -165,7 +166,8 @@ def _check_start(path: Path, start: bytes) -> None:
 
 
 def _refuse_other_format(path: Path, start: bytes) -> NoReturn:
-    if start.lstrip().lower().startswith((b"<!doctype html", b"<html")):
+    text = start.removeprefix(codecs.BOM_UTF8).lstrip().lower()
+    if text.startswith((b"<!doctype html", b"<html")):
         raise ModelError(
             f"{path} is a web page, not a model",
             hint="the download led to a page; delete the file and download the model itself",

@@ -23,6 +23,7 @@ from spec_cli.llama.library import library
 from spec_cli.llama.model import LlamaModel, LoadSettings
 from spec_cli.llama.native import ContextSettings
 from spec_cli.llama.rehearsal import rehearse
+from spec_cli.llama.rolling_back import returns
 from spec_cli.llama.sequences import LlamaSequences
 from spec_cli.parallel_plan import ParallelPlans
 from spec_cli.settings import SessionSettings
@@ -156,7 +157,7 @@ class Loader:
         return finder.probe(n_texts, cancelled=self._env.cancelled)
 
     def draft_times(self, path: Path) -> PassTimes | None:
-        """Pass times of a draft model, measured once; None where its memory cannot roll back.
+        """Pass times of a draft model, measured once; None where its memory does not go back.
 
         Raises ModelError, ResourceError or Cancelled.
         """
@@ -165,13 +166,16 @@ class Loader:
             return stored
         self._rehearse(path)
         with self._open(path, self.fitter.draft, repack=DEFAULT_KERNELS.repack) as model:
-            if not model.can_roll_back:
-                return None
             self._env.progress("measuring what a guess costs here (once)", None)
             settings = ContextSettings(
-                n_ctx=2 * max(DRAFT_WIDTHS), n_threads=self.n_threads, n_batch=max(DRAFT_WIDTHS)
+                n_ctx=2 * max(DRAFT_WIDTHS),
+                n_threads=self.n_threads,
+                n_batch=max(DRAFT_WIDTHS),
+                n_sequences=2,
             )
             with LlamaContext(model, settings, cancelled=self._env.cancelled) as context:
+                if model.is_recurrent and not returns(context):
+                    return None
                 return timer.measure(context)
 
     def copy_of(self, draft: Header) -> Path | None:

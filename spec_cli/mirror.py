@@ -159,7 +159,7 @@ def _read_journal(mirror: Mirror, slot: Slot) -> Joined:
         return fresh
     try:
         joined = Joined(**json.loads(slot.journal_path.read_text()))
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         return fresh
     fits = slot.partial_path.stat().st_size >= joined.n_bytes
     return joined if fits and joined.package == fresh.package else fresh

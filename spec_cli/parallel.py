@@ -12,6 +12,7 @@ from itertools import accumulate
 from operator import mul
 
 from spec_cli.engine import commit
+from spec_cli.errors import SpecError
 from spec_cli.events import Origin
 from spec_cli.spec.interfaces import (
     NO_DRAFT,
@@ -38,6 +39,7 @@ class Text:
     """A text that is being generated: `context` is the prompt and what was committed after it.
 
     `drafter` must need no passes of its own. `survival` is what it has learned of its guesses.
+    `error` is why the text cannot go on, where that is so.
     """
 
     context: list[int]
@@ -46,6 +48,7 @@ class Text:
     drafter: Drafter
     survival: Survival
     stats: RunStats = field(default_factory=RunStats)
+    error: SpecError | None = None
 
     def __post_init__(self) -> None:
         self.stats.n_prompt = len(self.context)
@@ -53,6 +56,35 @@ class Text:
     def survivals(self, draft: Draft) -> list[float]:
         """The probabilities that the first guess of `draft` holds, its first two, and so on."""
         return list(accumulate(map(self.survival.acceptance, draft.evidence), mul))
+
+    def propose(self, k: int) -> Draft:
+        """Up to `k` guesses; none where there is an error."""
+        try:
+            return self.drafter.propose(self.context, FixedRound(k)) if k else NO_DRAFT
+        except SpecError as error:
+            self.error = error
+            return NO_DRAFT
+
+    def commit(self, draft: Draft, rows: Logits) -> RoundCount:
+        """Judge a draft by the target's rows for it, and commit what holds: by an error nothing."""
+        try:
+            if self.error is None:
+                return self._commit(draft, rows)
+        except SpecError as error:
+            self.error = error
+        return RoundCount(0, 0, 0)
+
+    def _commit(self, draft: Draft, rows: Logits) -> RoundCount:
+        verdict = self.rule.verify(rows[: len(draft.tokens) + 1], draft, self.context)
+        origins = commit(verdict.tokens, draft, self.context, self.output)
+        self.drafter.commit(self.context)
+        n_accepted = origins.count(Origin.DRAFT)
+        return RoundCount(len(draft.tokens), n_accepted, len(origins), verdict.n_near_ties)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing more comes."""
+        return self.output.finish_reason is not None or self.error is not None
 
 
 class ParallelDecoder:
@@ -107,8 +139,8 @@ class ParallelDecoder:
     def round(self) -> list[tuple[Text, RoundCount]]:
         """Draft for each text, verify all drafts in one target pass, commit what holds.
 
-        Texts that have a finish reason now have left their places. Raises Cancelled or
-        ResourceError.
+        Texts that have ended now have left their places. What is wrong with one of them ends that
+        one alone. Raises Cancelled or ResourceError.
         """
         began = self._clock()
         n_places = self._plan.n_texts_in(max(self._texts) + 1)
@@ -119,9 +151,7 @@ class ParallelDecoder:
         rows = self._target.eval([self._input(i, drafts, width) for i in range(n_places)])
         verified = self._clock()
         self._meter.observe(n_places * width, self._n_past, verified - drafted)
-        counts = {
-            place: _commit(self._texts[place], drafts[place], rows[place]) for place in drafts
-        }
+        counts = {place: self._texts[place].commit(drafts[place], rows[place]) for place in drafts}
         for place in range(n_places):
             self._roll_back(place)
         host_s = self._clock() - verified
@@ -136,7 +166,7 @@ class ParallelDecoder:
         for place, text in self._texts.items():
             k = min(widest, text.output.room) - 1
             k = k if self._draft_tokens is None else min(k, self._draft_tokens)
-            drafts[place] = text.drafter.propose(text.context, FixedRound(k)) if k else NO_DRAFT
+            drafts[place] = text.propose(k)
         return drafts
 
     def _choose_width(self, n_places: int, drafts: Mapping[int, Draft]) -> int:
@@ -168,7 +198,7 @@ class ParallelDecoder:
         """Count a round for its text, which shares the times with the others; let it leave."""
         text = self._texts[place]
         text.stats.add_round(count, draft_s=draft_s, verify_s=verify_s, host_s=host_s)
-        if text.output.finish_reason:
+        if text.has_ended:
             del self._texts[place]
         return text, count
 
@@ -195,12 +225,3 @@ class ParallelDecoder:
     def _n_past(self) -> int:
         """The mean length of the texts."""
         return sum(len(text.context) for text in self._texts.values()) // len(self._texts)
-
-
-def _commit(text: Text, draft: Draft, rows: Logits) -> RoundCount:
-    """Judge a draft by the target's rows for its text, and commit what holds."""
-    verdict = text.rule.verify(rows[: len(draft.tokens) + 1], draft, text.context)
-    origins = commit(verdict.tokens, draft, text.context, text.output)
-    text.drafter.commit(text.context)
-    n_accepted = origins.count(Origin.DRAFT)
-    return RoundCount(len(draft.tokens), n_accepted, len(origins), verdict.n_near_ties)

@@ -6,16 +6,17 @@ read, never the end of its turn.
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from types import MappingProxyType
 from typing import Protocol
 
 from spec_cli.errors import ModelError, SpecError, UsageError
+from spec_cli.files import read_input
 from spec_cli.template import BrokenError, RefusedError, template_process
 
 NO_VARIABLES: Mapping[str, object] = MappingProxyType({})
@@ -88,9 +89,11 @@ def decode_text(data: bytes, what: str) -> str:
     try:
         return data.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as exc:
+        is_utf16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        likely = "UTF-16" if is_utf16 else "WINDOWS-1252"
         raise UsageError(
             f"{what} is not valid UTF-8: byte 0x{data[exc.start]:02x} at offset {exc.start}",
-            hint="convert it first, for example with `iconv -f WINDOWS-1252 -t UTF-8`",
+            hint=f"convert it first, for example with `iconv -f {likely} -t UTF-8`",
         ) from None
 
 
@@ -133,14 +136,8 @@ def read_template(option: str) -> str:
     """
     if "{{" in option or "{%" in option:
         return option
-    try:
-        data = Path(option).read_bytes()
-    except OSError as exc:
-        raise UsageError(
-            f"cannot read the chat template {option}: {exc.strerror}",
-            hint="give a file, or Jinja source",
-        ) from None
-    return decode_text(data, f"the chat template {option}")
+    what = f"the chat template {option}"
+    return decode_text(read_input(option, what, hint="give a file, or Jinja source"), what)
 
 
 def raw_tokens(tokenizer: Tokenizer, prompt: str, *, bos_token: str) -> list[int]:

@@ -58,7 +58,7 @@ class PromptReuse:
         `store` has the user's key.
         """
         self._key = user_key(store)
-        if not session.model.can_roll_back:
+        if session.model.is_recurrent:
             return self._unused("the target's memory is recurrent: it keeps no beginnings")
         try:
             parts = read_cache(self._path, self._key, session.bindings())
@@ -75,7 +75,7 @@ class PromptReuse:
                 continue
             if not context.restore(part.tokens, part.state):
                 return self._unused("llama.cpp does not accept what is in it")
-            context.rollback(n)
+            context.keep(prompt[:n])
             self._restored[name] = part.tokens
         return []
 
@@ -84,6 +84,8 @@ class PromptReuse:
 
         Nothing else remains in their memories. Raises SpecError when it cannot be written.
         """
+        if session.model.is_recurrent:
+            return
         contexts = session.contexts()
         n_kept = {name: context.keep(prompt[:-1]) for name, context in contexts.items()}
         known = {

@@ -9,6 +9,7 @@ from importlib import resources
 from pathlib import Path
 
 from spec_cli.errors import UsageError
+from spec_cli.files import read_input
 from spec_cli.prompt import check_text, decode_text
 
 _OWN_KIND = "own"
@@ -52,10 +53,7 @@ def read_prompts(path: Path) -> tuple[NamedPrompt, ...]:
     A JSON line has `prompt`, and may have `id` and `kind`; blank lines are skipped.
     Raises UsageError, with the line's number where one line is to blame.
     """
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+    data = read_input(path, str(path))
     is_json = path.suffix.lower() != ".txt"
     prompts = tuple(_parse(decode_text(data, str(path)), str(path), is_json=is_json))
     if not prompts:
@@ -93,6 +91,8 @@ def _from_json(line: str, number: int, where: str) -> NamedPrompt:
         raise UsageError(
             f"{where} is not JSON: {error.msg} at column {error.colno}", hint=hint
         ) from None
+    except (ValueError, RecursionError):  # a number, or a nesting, without end
+        raise UsageError(f"{where} is JSON that no program can hold") from None
     if not isinstance(value, dict):
         raise UsageError(f"{where} is not a JSON object", hint='write `{"prompt": "..."}`')
     fields = {"id": f"line-{number}", "kind": _OWN_KIND} | value

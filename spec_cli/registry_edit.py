@@ -62,7 +62,7 @@ def _replace_fields(table: Any, fields: Mapping[str, str | int]) -> None:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8") if path.exists() else ""
+        return path.read_text(encoding="utf-8-sig") if path.exists() else ""
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
 

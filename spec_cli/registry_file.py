@@ -56,8 +56,8 @@ class RegistryFile:
 def read_registry_file(path: Path) -> RegistryFile:
     """The content of `path`. Raises UsageError when it cannot be read or breaks the format."""
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        table = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"cannot read {path}: {error}") from error
     top = _Table(path, (), table)
     top.check(_FILE)

@@ -25,6 +25,7 @@ from spec_cli.gguf import Header, read_header
 from spec_cli.learned import LearnedAcceptance
 from spec_cli.llama.context import LlamaContext
 from spec_cli.llama.devices import Device
+from spec_cli.llama.memory import N_SNAPSHOTS
 from spec_cli.llama.model import LlamaModel
 from spec_cli.llama.native import ContextSettings
 from spec_cli.loader import Environment, Loader
@@ -38,7 +39,7 @@ from spec_cli.settings import (
 )
 from spec_cli.spec.costs import CostTable
 from spec_cli.spec.counts import counted
-from spec_cli.spec.exactness import ExactnessPlan
+from spec_cli.spec.exactness import ExactnessPlan, Rollback
 from spec_cli.spec.interfaces import AcceptanceRule, LanguageModel
 from spec_cli.spec.shapes import ParallelPlan
 from spec_cli.state import file_fingerprint
@@ -349,12 +350,11 @@ class Session:
             self.drafting_off = reason
         elif self.plan.max_width is not None and asked is not None and asked > self.k_max:
             tokens = counted(self.k_max, "token")
-            self._env.notify(
-                Notice(
-                    f"drafts are cut to {tokens}: wider passes may give other bits",
-                    "use `--exact off` for longer ones",
-                )
-            )
+            if self.plan.rollback is Rollback.SNAPSHOTS and self.k_max == N_SNAPSHOTS:
+                why, hint = "the target's recurrent memory takes back no more", None
+            else:
+                why, hint = "wider passes may give other bits", "use `--exact off` for longer ones"
+            self._env.notify(Notice(f"drafts are cut to {tokens}: {why}", hint))
 
     def _fit(self, n_ctx: int) -> None:
         self._loader.fitter.fit(self.target_header, self.draft_header, n_ctx)

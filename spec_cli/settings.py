@@ -90,7 +90,7 @@ class GenerationSettings:
     n_logprobs: int | None = None
 
     def __post_init__(self) -> None:
-        _require("--seed", self.seed, 0, 2**64 - 1)
+        _require("--seed", self.seed, 0, 2**64 - 1, "without it, one is drawn and reported")
         _require("--logprobs", self.n_logprobs, 0, MAX_LOGPROBS)
         if self.grammar is not None:
             if self.ignore_eos:
@@ -99,7 +99,8 @@ class GenerationSettings:
                     hint="leave it out: an answer ends where its grammar ends",
                 )
             parse_gbnf(self.grammar)
-        _require("--max-tokens", self.max_tokens, 0, 2**31 - 1)
+        no_end = "without it, the answer ends where the model ends it"
+        _require("--max-tokens", self.max_tokens, 0, 2**31 - 1, no_end)
         for stop in self.stop:
             if not check_text(stop, "--stop"):
                 raise UsageError("--stop is empty", hint="give the text to stop at")

@@ -91,7 +91,7 @@ class StateStore:
             try:
                 stored = json.loads(path.read_text())
                 yield Entry(path, dict(stored["key"]), stored["value"])
-            except (OSError, ValueError, KeyError, TypeError):
+            except (OSError, ValueError, KeyError, TypeError, RecursionError):
                 continue  # as good as none
 
     def _path(self, kind: str, key: Mapping[str, Any]) -> Path:

@@ -15,6 +15,7 @@ from spec_cli.llama.sequences import LlamaSequences
 from spec_cli.loader import Environment, Loader
 from spec_cli.settings import AUTO_CTX_ANSWER, MIN_AUTO_CTX, SessionSettings
 from spec_cli.spec.counts import counted
+from spec_cli.spec.exactness import Rollback
 from spec_cli.spec.interfaces import LanguageModel
 from spec_cli.spec.meter import MeteredModel, PassMeter
 from spec_cli.spec.padding import PaddedModel
@@ -46,8 +47,13 @@ class TargetSide:
     @property
     def never_drafts(self) -> str | None:
         """Why no draft could ever be verified; None where some can."""
-        if not self.model.can_roll_back:
-            return "the target's memory is recurrent: it cannot forget rejected tokens"
+        match self.plan.rollback:
+            case Rollback.NONE:
+                return "the target's memory is recurrent: it cannot forget rejected tokens"
+            case Rollback.UNPROVED:
+                return (
+                    "the target's memory is recurrent, and its rollback was not proved exact here"
+                )
         if self.plan.max_width == 1:
             return "no wider pass gives the bits of a plain step here"
         return None
@@ -92,7 +98,8 @@ class TargetSide:
         n_batch, n_pad = self._settings.n_batch, self._n_pad
         n_rows = min(N_TARGET_ROWS, max(n_batch, n_pad))
         settings = self._context_settings(n_ctx, max(n_batch, n_pad), n_rows)
-        self.context = self._loader.context(self.model, replace(settings, n_pad=n_pad))
+        settings = replace(settings, n_pad=n_pad, n_snapshots=self._n_snapshots)
+        self.context = self._loader.context(self.model, settings)
         metered = MeteredModel(self.context, self.meter, self._env.clock)
         self.language_model = (
             PaddedModel(metered, self.plan, n_ctx=n_ctx, n_batch=n_batch)
@@ -123,6 +130,15 @@ class TargetSide:
     @property
     def _n_pad(self) -> int:
         return self.plan.max_width or 0
+
+    @property
+    def _n_snapshots(self) -> int:
+        """Of a recurrent memory: the tokens of the widest pass besides the first, which holds.
+
+        As many where nothing is drafted: kernels may differ.
+        """
+        is_recurrent = self.plan.rollback is Rollback.SNAPSHOTS
+        return (self.plan.max_width or 1) - 1 if is_recurrent else 0
 
     def _context_settings(self, n_ctx: int, n_batch: int, n_rows: int) -> ContextSettings:
         return ContextSettings(

@@ -30,6 +30,7 @@ def parse_variables(options: Sequence[str]) -> dict[str, object]:
             variables[name] = json.loads(value, parse_constant=str)
         except (ValueError, RecursionError):
             variables[name] = value
+        check_text(json.dumps(variables[name], ensure_ascii=False), f"--template-var {name}")
     return variables
 
 

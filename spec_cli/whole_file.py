@@ -66,9 +66,10 @@ class WholeFile:
 def open_private(path: Path) -> BinaryIO:
     """`path` opened for writing, empty, unbuffered, readable by its owner only, no link followed.
 
-    Raises UsageError when that cannot be.
+    What two processes write at once stands one after the other. Raises UsageError when it cannot
+    be.
     """
-    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
         file = os.fdopen(os.open(path, flags, _PRIVATE), "wb", buffering=0)
     except (OSError, ValueError) as error:

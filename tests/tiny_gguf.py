@@ -92,7 +92,7 @@ def write_tiny_model(
     *,
     seed: int = 0,
     noise: float = 0.0,
-    arch: Literal["llama", "mamba", "gemma3"] = "llama",
+    arch: Literal["llama", "mamba", "gemma3", "qwen35", "lfm2", "nemotron_h"] = "llama",
     n_layer: int = 2,
     n_embd: int = 64,
     vocab: TinyVocab | None = None,
@@ -103,9 +103,11 @@ def write_tiny_model(
 
     `change` may spoil it: it gets the writer before anything is written.
 
-    `arch="mamba"` is recurrent: its memory cannot drop its tail. All layers of `gemma3`, where
-    there are fewer than six, look no further back than `N_WINDOW` tokens. `n_embd` is a multiple of
-    64, and of 256 where K-quants are wanted.
+    `arch="mamba"` is recurrent: its memory cannot drop its tail. `qwen35`, `lfm2` and `nemotron_h`
+    are hybrid, the first layer being recurrent and the second not: llama.cpp keeps snapshots of
+    their states.
+    All layers of `gemma3`, where there are fewer than six, look no further back than `N_WINDOW`
+    tokens. `n_embd` is a multiple of 64, and of 256 where K-quants are wanted.
     """
     vocab = vocab or bpe_vocab()
     weights = _Weights(seed, noise)
@@ -119,16 +121,28 @@ def write_tiny_model(
     writer.add_embedding_length(n_embd)
     writer.add_block_count(n_layer)
     writer.add_layer_norm_rms_eps(1e-5)
-    add_sizes, layer = {
+    add_sizes, *layers = {
         "llama": (_add_llama_sizes, _llama_layer),
         "mamba": (_add_mamba_sizes, _mamba_layer),
         "gemma3": (_add_gemma_sizes, _gemma_layer),
+        "qwen35": (_add_qwen35_sizes, _qwen35_linear_layer, _qwen35_layer),
+        "lfm2": (_add_lfm2_sizes, _lfm2_conv_layer, _lfm2_layer),
+        "nemotron_h": (
+            _add_nemotron_h_sizes,
+            _mamba2_layer,
+            _nemotron_h_attention_layer,
+            _nemotron_h_forward_layer,
+        ),
     }[arch]
     add_sizes(writer, n_embd)
-    for name, weight in _ends(weights, vocab, n_embd):
+    if arch in ("lfm2", "nemotron_h"):  # which tell by this which layers are recurrent
+        writer.add_head_count_kv([_N_HEAD_KV * (i % len(layers) == 1) for i in range(n_layer)])
+    if arch == "nemotron_h":
+        writer.add_feed_forward_length([2 * n_embd * (i % 3 == 2) for i in range(n_layer)])
+    for name, weight in _ends(weights, vocab, n_embd, arch):
         writer.add_tensor(name, weight)
     for i in range(n_layer):
-        for name, weight in layer(weights, f"blk.{i}", n_embd):
+        for name, weight in layers[i % len(layers)](weights, f"blk.{i}", n_embd):
             writer.add_tensor(name, weight)
     change(writer)
     writer.write_header_to_file()
@@ -156,11 +170,14 @@ class _Weights:
         return name, self.normal(name, (n_out, n_in), n_in**-0.5)
 
 
-def _ends(weights: _Weights, vocab: TinyVocab, n_embd: int) -> Iterator[tuple[str, Weight]]:
+def _ends(
+    weights: _Weights, vocab: TinyVocab, n_embd: int, arch: str
+) -> Iterator[tuple[str, Weight]]:
     """Embedding and output head."""
     shape = (len(vocab.texts), n_embd)
     yield "token_embd.weight", weights.normal("token_embd.weight", shape, 1.0)
-    yield "output_norm.weight", np.ones(n_embd, np.float32)
+    norm = "token_embd_norm" if arch == "lfm2" else "output_norm"
+    yield f"{norm}.weight", np.ones(n_embd, np.float32)
     output = weights.normal("output.weight", shape, 3.0 * n_embd**-0.5)
     # Logit 0 among logits of spread 3: a random model would stop at once if it could pick EOS.
     output[[kind != TokenType.NORMAL and kind != TokenType.BYTE for kind in vocab.types]] = 0.0
@@ -182,9 +199,7 @@ def _llama_layer(weights: _Weights, name: str, n_embd: int) -> Iterator[tuple[st
     yield weights.linear(f"{name}.attn_k", n_kv, n_embd)
     yield weights.linear(f"{name}.attn_v", n_kv, n_embd)
     yield weights.linear(f"{name}.attn_output", n_embd, n_embd)
-    yield weights.linear(f"{name}.ffn_gate", 2 * n_embd, n_embd)
-    yield weights.linear(f"{name}.ffn_up", 2 * n_embd, n_embd)
-    yield weights.linear(f"{name}.ffn_down", n_embd, 2 * n_embd)
+    yield from _feed_forward(weights, name, n_embd)
 
 
 def _add_gemma_sizes(writer: gguf.GGUFWriter, n_embd: int) -> None:
@@ -196,13 +211,9 @@ def _add_gemma_sizes(writer: gguf.GGUFWriter, n_embd: int) -> None:
 
 def _gemma_layer(weights: _Weights, name: str, n_embd: int) -> Iterator[tuple[str, Weight]]:
     yield from _llama_layer(weights, name, n_embd)
-    for norm, size in (
-        ("post_attention_norm", n_embd),
-        ("post_ffw_norm", n_embd),
-        ("attn_q_norm", n_embd // _N_HEAD),
-        ("attn_k_norm", n_embd // _N_HEAD),
-    ):
-        yield f"{name}.{norm}.weight", np.ones(size, np.float32)
+    for norm in ("post_attention_norm", "post_ffw_norm"):
+        yield f"{name}.{norm}.weight", np.ones(n_embd, np.float32)
+    yield from _head_norms(name, n_embd)
 
 
 _D_CONV, _D_STATE, _DT_RANK = 4, 16, 4
@@ -230,6 +241,125 @@ def _mamba_layer(weights: _Weights, name: str, n_embd: int) -> Iterator[tuple[st
     yield f"{name}.ssm_a", np.tile(decay, (n_inner, 1))
     yield f"{name}.ssm_d", np.ones(n_inner, np.float32)
     yield weights.linear(f"{name}.ssm_out", n_embd, n_inner)
+
+
+_N_LINEAR_HEAD, _D_LINEAR = 4, 16
+
+
+def _add_qwen35_sizes(writer: gguf.GGUFWriter, n_embd: int) -> None:
+    _add_llama_sizes(writer, n_embd)
+    writer.add_key_length(n_embd // _N_HEAD)
+    writer.add_value_length(n_embd // _N_HEAD)
+    writer.add_rope_dimension_sections([n_embd // _N_HEAD // 4, n_embd // _N_HEAD // 4, 0, 0])
+    writer.add_full_attention_interval(2)
+    writer.add_ssm_conv_kernel(_D_CONV)
+    writer.add_ssm_inner_size(_N_LINEAR_HEAD * _D_LINEAR)
+    writer.add_ssm_state_size(_D_LINEAR)
+    writer.add_ssm_time_step_rank(_N_LINEAR_HEAD)
+    writer.add_ssm_group_count(_N_LINEAR_HEAD)
+
+
+def _qwen35_layer(weights: _Weights, name: str, n_embd: int) -> Iterator[tuple[str, Weight]]:
+    yield weights.linear(f"{name}.attn_q", 2 * n_embd, n_embd)  # with a gate
+    for tensor, weight in _llama_layer(weights, name, n_embd):
+        if not tensor.endswith(("attn_q.weight", "ffn_norm.weight")):
+            yield tensor, weight
+    yield f"{name}.post_attention_norm.weight", np.ones(n_embd, np.float32)
+    yield from _head_norms(name, n_embd)
+
+
+def _qwen35_linear_layer(weights: _Weights, name: str, n_embd: int) -> Iterator[tuple[str, Weight]]:
+    n_inner = _N_LINEAR_HEAD * _D_LINEAR
+    for norm in ("attn_norm", "post_attention_norm"):
+        yield f"{name}.{norm}.weight", np.ones(n_embd, np.float32)
+    yield weights.linear(f"{name}.attn_qkv", 3 * n_inner, n_embd)
+    yield weights.linear(f"{name}.attn_gate", n_inner, n_embd)
+    yield weights.linear(f"{name}.ssm_conv1d", 3 * n_inner, _D_CONV)
+    yield f"{name}.ssm_dt.bias", np.full(_N_LINEAR_HEAD, -3.0, np.float32)
+    yield f"{name}.ssm_a", -np.arange(1, _N_LINEAR_HEAD + 1, dtype=np.float32)
+    for gate in ("ssm_alpha", "ssm_beta"):
+        yield weights.linear(f"{name}.{gate}", _N_LINEAR_HEAD, n_embd)
+    yield f"{name}.ssm_norm.weight", np.ones(_D_LINEAR, np.float32)
+    yield weights.linear(f"{name}.ssm_out", n_embd, n_inner)
+    yield from _feed_forward(weights, name, n_embd)
+
+
+_N_SHORTCONV = 3
+
+
+def _add_lfm2_sizes(writer: gguf.GGUFWriter, n_embd: int) -> None:
+    writer.add_feed_forward_length(2 * n_embd)
+    writer.add_head_count(_N_HEAD)
+    writer.add_shortconv_l_cache(_N_SHORTCONV)
+
+
+def _lfm2_layer(weights: _Weights, name: str, n_embd: int) -> Iterator[tuple[str, Weight]]:
+    yield from _llama_layer(weights, name, n_embd)
+    yield from _head_norms(name, n_embd)
+
+
+def _lfm2_conv_layer(weights: _Weights, name: str, n_embd: int) -> Iterator[tuple[str, Weight]]:
+    for norm in ("attn_norm", "ffn_norm"):
+        yield f"{name}.{norm}.weight", np.ones(n_embd, np.float32)
+    yield weights.linear(f"{name}.shortconv.conv", n_embd, _N_SHORTCONV)
+    yield weights.linear(f"{name}.shortconv.in_proj", 3 * n_embd, n_embd)
+    yield weights.linear(f"{name}.shortconv.out_proj", n_embd, n_embd)
+    yield from _feed_forward(weights, name, n_embd)
+
+
+_N_GROUP = 2
+
+
+def _add_nemotron_h_sizes(writer: gguf.GGUFWriter, n_embd: int) -> None:
+    writer.add_layer_norm_eps(1e-5)
+    writer.add_head_count(_N_HEAD)
+    writer.add_ssm_conv_kernel(_D_CONV)
+    writer.add_ssm_inner_size(2 * n_embd)
+    writer.add_ssm_state_size(_D_STATE)
+    writer.add_ssm_time_step_rank(_N_LINEAR_HEAD)
+    writer.add_ssm_group_count(_N_GROUP)
+
+
+def _mamba2_layer(weights: _Weights, name: str, n_embd: int) -> Iterator[tuple[str, Weight]]:
+    n_inner, n_head = 2 * n_embd, _N_LINEAR_HEAD
+    n_conv = n_inner + 2 * _N_GROUP * _D_STATE
+    yield f"{name}.attn_norm.weight", np.ones(n_embd, np.float32)
+    yield weights.linear(f"{name}.ssm_in", n_inner + n_conv + n_head, n_embd)
+    yield weights.linear(f"{name}.ssm_conv1d", n_conv, _D_CONV)
+    yield f"{name}.ssm_conv1d.bias", np.zeros(n_conv, np.float32)
+    yield f"{name}.ssm_dt.bias", np.full(n_head, -3.0, np.float32)
+    yield f"{name}.ssm_a", -np.arange(1, n_head + 1, dtype=np.float32)[:, None]
+    yield f"{name}.ssm_d", np.ones((n_head, 1), np.float32)
+    yield f"{name}.ssm_norm.weight", np.ones((_N_GROUP, n_inner // _N_GROUP), np.float32)
+    yield weights.linear(f"{name}.ssm_out", n_embd, n_inner)
+
+
+def _nemotron_h_attention_layer(
+    weights: _Weights, name: str, n_embd: int
+) -> Iterator[tuple[str, Weight]]:
+    for tensor, weight in _llama_layer(weights, name, n_embd):
+        if ".attn" in tensor:
+            yield tensor, weight
+
+
+def _nemotron_h_forward_layer(
+    weights: _Weights, name: str, n_embd: int
+) -> Iterator[tuple[str, Weight]]:
+    yield f"{name}.attn_norm.weight", np.ones(n_embd, np.float32)
+    for tensor, weight in _feed_forward(weights, name, n_embd):
+        if "gate" not in tensor:
+            yield tensor, weight
+
+
+def _head_norms(name: str, n_embd: int) -> Iterator[tuple[str, Weight]]:
+    for norm in ("attn_q_norm", "attn_k_norm"):
+        yield f"{name}.{norm}.weight", np.ones(n_embd // _N_HEAD, np.float32)
+
+
+def _feed_forward(weights: _Weights, name: str, n_embd: int) -> Iterator[tuple[str, Weight]]:
+    yield weights.linear(f"{name}.ffn_gate", 2 * n_embd, n_embd)
+    yield weights.linear(f"{name}.ffn_up", 2 * n_embd, n_embd)
+    yield weights.linear(f"{name}.ffn_down", n_embd, 2 * n_embd)
 
 
 def _add_vocab(writer: gguf.GGUFWriter, vocab: TinyVocab) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from spec_cli.batch.lines import MAX_LINE_BYTES
 from spec_cli.errors import SpecError, UsageError
 from spec_cli.names import nearest
 from spec_cli.prompt import Message, check_text, decode_text
@@ -71,6 +72,8 @@ def read_request(line: bytes, index: int, key: str, run: GenerationSettings) -> 
 
 
 def _fields(line: bytes) -> Fields:
+    if len(line) > MAX_LINE_BYTES:
+        raise UsageError(f"the line has more than {MAX_LINE_BYTES >> 20} MiB")
     try:
         value = json.loads(decode_text(line, "the line"))
     except json.JSONDecodeError as error:
@@ -157,7 +160,10 @@ def _number(own: Fields, name: str, kind: type[int] | type[float]) -> float:
     wanted = (int, float) if kind is float else int
     if isinstance(value, bool) or not isinstance(value, wanted):
         raise UsageError(f"`{name}` must be a {'number' if kind is float else 'whole number'}")
-    return kind(value)
+    try:
+        return kind(value)
+    except OverflowError:  # a whole number of hundreds of digits
+        raise UsageError(f"`{name}` is too large") from None
 
 
 def _text(own: Fields, name: str) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Self
 
 from spec_cli.errors import UsageError
+from spec_cli.files import not_written
 
 SCHEMA = "spec-cli/batch/1"
 
@@ -58,13 +59,13 @@ class ResultFile:
         self._file.close()
 
     def write(self, row: Row) -> None:
-        """Append `row`. Raises UsageError."""
+        """Append `row`. Raises SpecError when it cannot be written."""
         data = f"{dump(row)}\n".encode()
         try:
             while data:
                 data = data[self._file.write(data) :]
         except OSError as error:
-            raise _unusable(self._path, error) from None
+            raise not_written(self._path, error) from None
 
     def _read(self) -> list[Stored]:
         """What the file holds; a line without an end is cut off."""
@@ -99,7 +100,7 @@ def _stored(line: bytes, path: Path, index: int) -> Stored:
         if row["schema"] != SCHEMA or row["index"] != index:
             raise ValueError
         return Stored(row["key"], row.get("seed"))
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise _foreign(path, index) from None
 
 

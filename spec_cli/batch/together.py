@@ -29,7 +29,7 @@ def parallel_plan(
     Raises ResourceError or Cancelled.
     """
     hint = None
-    if not session.model.can_roll_back:
+    if session.model.is_recurrent:
         reason = "the target's memory is recurrent"
     elif session.has_learned_positions:
         reason = "the target has no position to spare for throw-away rows"
@@ -128,11 +128,10 @@ class Together:
             self._outcomes[request.index] = request
             return
         try:
-            tokens, opening, generation = prepared(self._session, request, self._encode)
+            job = self._job(request, *prepared(self._session, request, self._encode))
         except SpecError as error:
-            self._outcomes[request.index] = Failure(request.index, request.key, request.id, error)
+            self._outcomes[request.index] = _failure(request, error)
             return
-        job = self._job(request, tokens, opening, generation)
         if job.n_ctx > self._n_ctx and self._jobs:
             self._waiting = job
         else:
@@ -157,11 +156,14 @@ class Together:
             self._watch(count)
             job = jobs[id(text)]
             job.gather()
-            if text.output.finish_reason:
+            if text.has_ended:
                 self._jobs.remove(job)
                 self._finish(job)
 
     def _finish(self, job: _Job) -> None:
+        if job.text.error:
+            self._outcomes[job.request.index] = _failure(job.request, job.text.error)
+            return
         self._session.keep_answer(job.text.output.tokens)
         self._outcomes[job.request.index] = job.answer()
 
@@ -179,3 +181,7 @@ class Together:
         output = self._session.output(generation, self._n_ctx, opening)
         n_ctx = len(tokens) + output.room
         return _Job(request, Text(tokens, output, arm.rule, arm.drafter, arm.survival), n_ctx)
+
+
+def _failure(request: Request, error: SpecError) -> Failure:
+    return Failure(request.index, request.key, request.id, error)

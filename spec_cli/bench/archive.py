@@ -12,6 +12,7 @@ from spec_cli.bench.matrix import PLAIN, Arm, Group, Matrix
 from spec_cli.bench.measure import Run
 from spec_cli.bench.rows import SCHEMA, Row, Setup, row_of, run_of, setup_of
 from spec_cli.errors import UsageError
+from spec_cli.files import not_written, open_shared, read_input
 
 _START = b'{"schema": "%b"' % SCHEMA.encode()
 
@@ -34,7 +35,7 @@ class ExportFile:
         """
         self._path = path
         try:
-            with path.open("a+b") as file:
+            with open_shared(path) as file:
                 file.seek(0)
                 *lines, rest = file.read().split(b"\n")
                 self.entries = list(_entries(lines, path))
@@ -45,13 +46,13 @@ class ExportFile:
             raise _unusable(path, error) from None
 
     def append(self, rows: Sequence[Row]) -> None:
-        """Write `rows`. Raises UsageError."""
+        """Write `rows`. Raises SpecError when they cannot be written."""
         text = "".join(f"{json.dumps(row, ensure_ascii=False, allow_nan=False)}\n" for row in rows)
         try:
-            with self._path.open("a", encoding="utf-8") as file:
-                file.write(text)
+            with open_shared(self._path) as file:
+                file.write(text.encode())
         except OSError as error:
-            raise _unusable(self._path, error) from None
+            raise not_written(self._path, error) from None
 
 
 class Archive:
@@ -70,7 +71,7 @@ class Archive:
         return self._runs.get(_key_of(group, arm, turn))
 
     def add(self, runs: Sequence[Run]) -> None:
-        """Keep the runs of a group. Raises UsageError when they cannot be written."""
+        """Keep the runs of a group. Raises SpecError when they cannot be written."""
         for run in runs:
             self._keep(run)
         if self._file is not None:
@@ -94,10 +95,7 @@ class Archive:
 
 def read_export(path: Path) -> list[Entry]:
     """The whole lines of a file that `--export` wrote. Raises UsageError."""
-    try:
-        *lines, _ = path.read_bytes().split(b"\n")
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+    *lines, _ = read_input(path, str(path)).split(b"\n")
     entries = list(_entries(lines, path))
     if not entries:
         raise UsageError(f"{path} holds no runs", hint="give a file that `--export` wrote")
@@ -121,7 +119,7 @@ def _entries(lines: Sequence[bytes], path: Path) -> Iterator[Entry]:
             if row["schema"] != SCHEMA:
                 raise ValueError
             yield Entry(setup_of(row), run_of(row))
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             raise _foreign(path, number) from None
 
 

@@ -10,6 +10,8 @@ from typing import Any
 
 from spec_cli.cli.config_settings import Scope
 from spec_cli.errors import UsageError
+from spec_cli.files import read_input
+from spec_cli.prompt import decode_text
 
 Keys = tuple[str, ...]
 
@@ -46,11 +48,9 @@ class ConfigFile:
 def read_config_file(path: Path, scope: Scope) -> ConfigFile:
     """The content of `path`. Raises UsageError when it cannot be read, or is not TOML."""
     name = f"./{path}" if scope is Scope.PROJECT else str(path)
+    text = decode_text(read_input(path, name), name)
     try:
-        text = path.read_text(encoding="utf-8-sig")
         table = tomllib.loads(text)
-    except OSError as error:
-        raise UsageError(f"cannot read {name}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
         raise UsageError(f"cannot read {name}: {error}") from None
     lines = key_lines(text)

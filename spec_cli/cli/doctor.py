@@ -16,6 +16,7 @@ from spec_cli import __version__, hub, registry, store
 from spec_cli.bench.machine import load_average, this_machine
 from spec_cli.cli import options as opt
 from spec_cli.cli.devices import is_default, memory_of, missing_gpu
+from spec_cli.cli.log import redacted
 from spec_cli.cli.pairs import choose_pair, fetch_pair
 from spec_cli.cli.signals import Interrupts
 from spec_cli.cli.surroundings import surroundings
@@ -76,7 +77,8 @@ def doctor(
     except Cancelled:
         raise typer.Exit(interrupts.exit_code) from None
     findings += tuple(Finding(notice.message, notice.hint) for notice in notices)
-    report = Report((*sections, Section("", (), findings))).mapped(shortened(Path.home()))
+    report = Report((*sections, Section("", (), findings)))
+    report = report.mapped(shortened(Path.home())).mapped(redacted)
     text = json.dumps(report_object(report)) if as_json else "\n".join(report_lines(report))
     Stdout(terminal.stdout).write(f"{text}\n")
     if report.failed:

@@ -5,15 +5,13 @@ from __future__ import annotations
 import errno
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import BinaryIO
 
 from spec_cli.errors import UsageError
+from spec_cli.files import read_bounded, read_input
 from spec_cli.prompt import Message, check_text
 from spec_cli.terminal import Terminal
 
 _STDIN = "-"
-_MAX_BYTES = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,25 +53,12 @@ class PromptInput:
 def read_material(terminal: Terminal, file: str | None) -> bytes | None:
     """The bytes of `--file`, else of stdin unless it is a terminal. Raises UsageError."""
     if file is not None and file != _STDIN:
-        try:
-            with Path(file).open("rb") as opened:
-                return _read(opened, file)
-        except OSError as error:
-            raise UsageError(f"cannot read {file}: {error.strerror}") from None
+        return read_input(file, file)
     if terminal.stdin_is_tty and file != _STDIN:
         return None
     try:
-        return _read(terminal.stdin.buffer, "stdin")
+        return read_bounded(terminal.stdin.buffer, "stdin")
     except OSError as error:
         if error.errno == errno.EBADF and file != _STDIN:
             return None  # nohup leaves a stdin that is open for writing only
         raise UsageError(f"cannot read stdin: {error.strerror}") from None
-
-
-def _read(file: BinaryIO, name: str) -> bytes:
-    data = file.read(_MAX_BYTES + 1)
-    if len(data) > _MAX_BYTES:
-        raise UsageError(
-            f"{name} holds more than {_MAX_BYTES >> 20} MiB: no context has room for it"
-        )
-    return data

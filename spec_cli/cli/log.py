@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
+from collections.abc import Mapping
 from typing import TextIO
 
 _SECRETS = [
     (re.compile(r"\bhf_\w{8,}"), "hf_***"),
-    (re.compile(r"(?<=://)[^\s/@]+@"), "***@"),  # user and password in a URL
+    (re.compile(r"(?<=://)[^\s/]+@"), "***@"),  # user and password in a URL
     (re.compile(r"(?i)(?<=authorization: )(\w+ )?\S+|(?<=bearer )\S+"), "***"),
     (re.compile(r"(?i)([?&][\w-]*(?:signature|token|policy|credential)=)[^\s&'\"]+"), r"\1***"),
 ]
+_TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")  # that of a private hub can look like any word
+_MIN_TOKEN_CHARS = 8
 
 
-def redacted(text: str) -> str:
+def redacted(text: str, environ: Mapping[str, str] = os.environ) -> str:
     """`text` without tokens, passwords in URLs and signatures of URLs."""
+    for token in filter(None, (environ.get(name, "").strip() for name in _TOKENS)):
+        if len(token) >= _MIN_TOKEN_CHARS:
+            text = text.replace(token, "***")
     for pattern, instead in _SECRETS:
         text = pattern.sub(instead, text)
     return text

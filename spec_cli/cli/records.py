@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from io import TextIOWrapper
 from pathlib import Path
 
-from spec_cli.errors import UsageError
+from spec_cli.errors import SpecError, UsageError
 from spec_cli.prompt_reuse import PromptReuse
 from spec_cli.terminal import Terminal
 from spec_cli.trace import TraceFile
@@ -36,10 +37,11 @@ def open_records(
 ) -> Iterator[Records]:
     """The files that the options ask for, open. Raises UsageError when one cannot be written.
 
-    That of the trace comes last: it is emptied at once.
+    That of the trace comes last: it is emptied at once. Raises SpecError where `output` takes no
+    more.
     """
     _require_different({"--output": output, "--trace": trace, "--prompt-cache": prompt_cache})
-    with ExitStack() as stack:
+    with _named(output), ExitStack() as stack:
         reuse = stack.enter_context(PromptReuse(prompt_cache)) if prompt_cache is not None else None
         whole = None
         if output is not None and output != _STDOUT:
@@ -51,9 +53,22 @@ def open_records(
         yield Records(terminal, whole, trace_file, reuse)
 
 
+@contextmanager
+def _named(output: Path | None) -> Iterator[None]:
+    """An error of a stream is one of the file in place of stdout: writing to stderr raises none."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        if output in (None, _STDOUT) or error.filename is not None:
+            raise
+        raise SpecError(f"cannot write {output}: {error.strerror}") from None
+
+
 def _require_different(paths: Mapping[str, Path | None]) -> None:
     """Raise UsageError when two options name one file: one would overwrite the other."""
-    flags: dict[Path, str] = {}
+    flags: dict[str, str] = {}
     for flag, path in paths.items():
-        if path is not None and (other := flags.setdefault(path.absolute(), flag)) != flag:
+        if path is not None and (other := flags.setdefault(os.path.realpath(path), flag)) != flag:
             raise UsageError(f"{other} and {flag} name the same file, {path}")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from spec_cli.cli.options import require_one
 from spec_cli.errors import UsageError, wrong_value
+from spec_cli.files import read_input
 from spec_cli.grammar.json_schema import schema_to_gbnf
 from spec_cli.prompt import decode_text
 from spec_cli.settings import MAX_LOGPROBS
@@ -113,7 +113,4 @@ def require_json(n_logprobs: int | None, *, json: bool) -> int | None:
 
 
 def _read(what: str, file: str) -> str:
-    try:
-        return decode_text(Path(file).read_bytes(), f"{what} {file}")
-    except OSError as error:
-        raise UsageError(f"cannot read {what} {file}: {error.strerror}") from None
+    return decode_text(read_input(file, f"{what} {file}"), f"{what} {file}")

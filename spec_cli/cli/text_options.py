@@ -10,7 +10,7 @@ import typer
 
 from spec_cli.cli.inputs import PromptInput
 from spec_cli.cli.options import require_one
-from spec_cli.errors import UsageError
+from spec_cli.files import read_input
 from spec_cli.prompt import decode_text, read_template
 from spec_cli.template_variables import parse_variables
 
@@ -127,10 +127,6 @@ def prompt_input(
 
 
 def _read(path: Path) -> str:
-    try:
-        data = path.read_bytes()
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise UsageError(f"cannot read the system prompt {path}: {reason}") from None
-    text = decode_text(data, f"the system prompt {path}")
+    what = f"the system prompt {path}"
+    text = decode_text(read_input(path, what), what)
     return text.removesuffix("\n").removesuffix("\r")

@@ -89,7 +89,7 @@ def verify_on(
 def _drafted(matrix: Matrix, session: Session) -> Matrix:
     """The part of `matrix` that differs here. Raises UsageError when nothing would be drafted."""
     if session.drafting_off is not None:
-        by_width = session.model.can_roll_back and session.plan.max_width == 1
+        by_width = session.plan.rollback.works and session.plan.max_width == 1
         raise UsageError(
             f"there is nothing to verify: {session.drafting_off}",
             hint="use `--exact off`" if by_width else None,

@@ -15,22 +15,30 @@ N_ROWS = 32  # of a pass that is scored, at most: each costs the head of the mod
 class DraftModel:
     """Guesses the next token, as the acceptance rule asks for, and never evaluates one twice.
 
-    Invariant I2: between rounds the model's KV cache holds a prefix of the committed sequence,
+    Invariant I2: between rounds the model's memory holds a prefix of the committed sequence,
     short of its last token; within a round also tokens drafted in it. A round drops only the
     rejected tail, and the tokens the model has not seen ride along in its next pass. Where they
-    were generated, what it would have guessed in their place is scored: that costs no pass.
+    were generated, what it would have guessed in their place is scored: that costs no pass. A
+    recurrent memory goes back further, to the context that the round began with.
 
     `n_shared` is the number of leading token ids that mean the same in both vocabularies. Others
     never cross: they are not proposed, and a context that contains one is not drafted for.
     """
 
     def __init__(
-        self, model: LanguageModel, rule: AcceptanceRule, survival: Survival, *, n_shared: int
+        self,
+        model: LanguageModel,
+        rule: AcceptanceRule,
+        survival: Survival,
+        *,
+        n_shared: int,
+        is_recurrent: bool = False,
     ) -> None:
         self._model = model
         self._rule = rule
         self._survival = survival
         self._n_shared = n_shared
+        self._is_recurrent = is_recurrent
         self._n_rows = min(N_ROWS, model.n_batch)
         self._n_prompt = 0
         self._n_context = 0  # length of the context of the last guess
@@ -52,20 +60,29 @@ class DraftModel:
         None where the cache ends, where a token means nothing to the draft model, and where a
         constraint allows no token that both models share.
         """
-        n_past, n_context = self._model.n_past, len(context)
-        end = n_context + len(drafted)
-        missing = [*context[n_past:], *drafted[max(0, n_past - n_context) :]]
-        if end > self._model.n_ctx or max(missing) >= self._n_shared:
+        end = len(context) + len(drafted)
+        if end > self._model.n_ctx or max(self._missing(context, drafted)) >= self._n_shared:
             return None
-        scored = range(max(n_past, self._n_prompt - 1, end - self._n_rows), n_context - 1)
+        if self._is_recurrent and drafted and self.n_behind(context) > 0:
+            self._last_row(context, ())  # in a pass of its own: to here the memory can go back
+        row = self._last_row(context, drafted)
+        return self._draw(row, end, [*recent(context, self._rule.n_history), *drafted])
+
+    def _last_row(self, context: Sequence[int], drafted: Sequence[int]) -> Logits:
+        """Evaluate what is missing of `context` and `drafted`."""
+        n_context, end = len(context), len(context) + len(drafted)
+        first = max(self._model.n_past, self._n_prompt - 1, end - self._n_rows)
+        scored = range(first, n_context - 1)
         n_rows = 1 if self._rule.samples_drafts or not scored else end - scored.start
-        rows = self._eval(missing, n_rows)
+        rows = self._eval(self._missing(context, drafted), n_rows)
+        if self._is_recurrent and not drafted:
+            self._model.keep(context)
         self._n_context, self._drafted = n_context, tuple(drafted)
         if n_rows > 1:
             for at, row in zip(scored, rows, strict=False):
                 self._score(row, context, at + 1)
-        history = [*recent(context, self._rule.n_history), *drafted]
-        return self._draw(rows[-1], end, history)
+        last: Logits = rows[-1]
+        return last
 
     def commit(self, context: Sequence[int]) -> None:
         """Drop the evaluated tokens that `context` lacks, or that are its last: the next input."""
@@ -76,7 +93,11 @@ class DraftModel:
             n_keep += 1
         self._n_context, self._drafted = len(context), ()
         if n_keep < self._model.n_past:
-            self._model.rollback(n_keep)
+            self._model.keep(context[:n_keep])
+
+    def _missing(self, context: Sequence[int], drafted: Sequence[int]) -> list[int]:
+        n_past = self._model.n_past
+        return [*context[n_past:], *drafted[max(0, n_past - len(context)) :]]
 
     def _eval(self, tokens: Sequence[int], n_rows: int) -> Logits:
         """The last rows, over the ids that both models share."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from math import ceil, floor
+from math import ceil, floor, isfinite
 from typing import Any, NoReturn
 from urllib.parse import unquote
 
@@ -48,10 +48,12 @@ _OF_TYPE: dict[str, tuple[type, ...]] = {
 def schema_to_gbnf(text: str) -> str:
     """The grammar of a JSON schema. Raises UsageError, with the place in the schema."""
     try:
-        schema = json.loads(text, parse_constant=_no_constant)
+        schema = json.loads(text, parse_constant=_no_constant, parse_float=_finite)
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
         raise UsageError(f"the JSON schema is no JSON: {error.msg} at {where}") from None
+    except ValueError:  # from Python, which reads no longer ones
+        raise UsageError("the JSON schema has a number of too many digits") from None
     except RecursionError:
         raise UsageError("the JSON schema is nested too deeply") from None
     return _Converter(schema).grammar()
@@ -299,6 +301,13 @@ def _joined(first: Any, second: Any) -> Any:
         both = {name: {"allOf": [first[name], second[name]]} for name in first if name in second}
         return {**first, **second, **both}
     return list(dict.fromkeys([*first, *second]))
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if not isfinite(number):
+        raise UsageError(f"the JSON schema has the number {digits[:20]}, which is too large")
+    return number
 
 
 def _no_constant(name: str) -> NoReturn:

@@ -1,4 +1,4 @@
-"""A model with a KV cache: evaluates tokens, returns logits, forgets a tail."""
+"""A model with a memory: evaluates tokens, returns logits, forgets a tail."""
 
 from __future__ import annotations
 
@@ -8,19 +8,21 @@ from typing import Any, Self
 import numpy as np
 
 from spec_cli.errors import Cancelled, ResourceError
+from spec_cli.llama.memory import OTHER, TEXT, Memory
 from spec_cli.llama.model import LlamaModel
 from spec_cli.llama.native import ContextSettings, NativeContext
 from spec_cli.spec.interfaces import Logits
 from spec_cli.spec.prefix import common_prefix
 
-_SEQUENCE = 0
-
 
 class LlamaContext:
-    """A `LanguageModel` on a llama.cpp context, one sequence, flash attention on.
+    """A `LanguageModel` on a llama.cpp context, one text, flash attention on.
 
-    Invariant: the KV cache holds exactly the positions 0..n_past-1, and there the tokens
+    Invariant: the memory has exactly the positions 0..n_past-1, and there the tokens
     `_evaluated`. Logits are views into llama.cpp's own buffer: valid until the next `eval`.
+
+    With a second sequence a recurrent memory can go back to what it was at the last `keep`;
+    `repeat` needs one, too.
     """
 
     def __init__(
@@ -35,6 +37,9 @@ class LlamaContext:
         `cancelled` is asked inside a pass; where it answers True the pass is aborted.
         """
         self._native = NativeContext(model, settings, shares_cache=True, cancelled=cancelled)
+        self._memory = Memory(
+            self._native, is_recurrent=model.is_recurrent, n_sequences=settings.n_sequences
+        )
         self._n_ctx = settings.n_cells
         self._n_batch, self._n_rows = settings.n_batch, settings.n_rows
         self._n_sequences = settings.n_sequences
@@ -72,6 +77,11 @@ class LlamaContext:
         """Number of tokens evaluated so far."""
         return len(self._evaluated)
 
+    @property
+    def n_snapshots(self) -> int:
+        """How many tokens of its last pass a recurrent memory can take back."""
+        return self._memory.n_snapshots
+
     def eval(self, tokens: Sequence[int], n_rows: int | None = None) -> Logits:
         """See `LanguageModel.eval`. At most `ContextSettings.n_rows` rows."""
         n = len(tokens)
@@ -83,25 +93,29 @@ class LlamaContext:
         self._positions[:n] = np.arange(n_past, n_past + n)
         self._wanted[:n] = 0
         self._wanted[n - n_rows : n] = 1
+        self._memory.begin_pass(n)
         try:
             self._native.decode(n)
         except (Cancelled, ResourceError):
-            self._forget_beyond(n_past)
+            self._fall_back(n_past)
             raise
+        self._memory.end_pass(n)
         self._evaluated += tokens
         return self._native.rows(n_rows)
 
     def rollback(self, n_past: int) -> None:
-        """Forget every token from position `n_past` on; only a tail can be dropped."""
+        """Forget every token from position `n_past` on; only a tail can be dropped.
+
+        Raises ResourceError where a recurrent memory cannot go back to there.
+        """
         assert 0 <= n_past <= self.n_past
-        if n_past < self.n_past:
-            if not self._native.forget_from(n_past, _SEQUENCE):
-                raise ResourceError("this model's memory cannot drop its last tokens")
-            del self._evaluated[n_past:]
+        self._memory.drop(n_past)
+        del self._evaluated[n_past:]
 
     def keep(self, tokens: Sequence[int]) -> int:
         """See `LanguageModel.keep`. Also drops what an exception left of a pass."""
-        self._forget_beyond(common_prefix(self._evaluated, tokens))
+        self._fall_back(common_prefix(self._evaluated, tokens))
+        self._memory.mark()
         return self.n_past
 
     @property
@@ -111,18 +125,18 @@ class LlamaContext:
 
     def state(self) -> memoryview:
         """What the memory holds, for `restore`."""
-        return self._native.state(_SEQUENCE)
+        self._memory.settle()
+        return self._native.state(TEXT)
 
     def restore(self, tokens: Sequence[int], state: bytes | bytearray | memoryview) -> bool:
         """Put back the `state` that was had after evaluating `tokens`; else the memory is empty.
 
         llama.cpp trusts it: it must come from a context like this one, bit for bit.
         """
-        self._forget_beyond(0)
-        used = self._native.set_state(_SEQUENCE, state)
-        last = self._native.last_position(_SEQUENCE)
-        if used != len(state) or last != len(tokens) - 1:
-            self._native.forget_from(0, _SEQUENCE)
+        self._fall_back(0)
+        self._memory.settle()
+        used = self._native.set_state(TEXT, state)
+        if not self._memory.fill(len(tokens), is_whole=used == len(state)):
             return False
         self._evaluated = list(tokens)
         return True
@@ -132,29 +146,27 @@ class LlamaContext:
 
         Attention then runs over a context as long as that, though the copies stand at the
         positions of the original: good for measuring, not for text. `rollback` leaves the copies
-        of positions it keeps. Needs `n_sequences` above `n`, and cells for the copies besides
-        those of the tokens to come. Raises ResourceError.
+        of positions it keeps. Needs a second sequence, and cells for the copies besides those of
+        the tokens to come. Raises ResourceError.
         """
-        assert n < self._n_sequences
+        assert self._n_sequences > 1
         state = self.state()
-        for copy in range(1, n + 1):
-            if not self._native.set_state(copy, state):
+        self._memory.unmark()
+        for _ in range(n):
+            if not self._native.set_state(OTHER, state):
                 raise ResourceError("the KV cache of this model cannot be copied")
-            self._native.copy(copy, _SEQUENCE)
+            self._memory.take_copy()
 
-    def _forget_beyond(self, n_past: int) -> None:
-        """Keep `n_past` tokens, or none where a tail cannot be dropped."""
-        if not self._native.forget_from(n_past, _SEQUENCE):
-            self._native.forget_from(0, _SEQUENCE)
-            n_past = 0
-        del self._evaluated[n_past:]
+    def _fall_back(self, n_past: int) -> None:
+        """Keep `n_past` tokens, or as many fewer as the memory can go back to."""
+        self.rollback(self._memory.nearest(n_past))
 
 
 def _batch_columns(batch: Any, n: int) -> tuple[Any, Any, Any]:
     """numpy views of the batch's columns; sequence ids are the same for every token."""
     for i in range(n):
         batch.n_seq_id[i] = 1
-        batch.seq_id[i][0] = _SEQUENCE
+        batch.seq_id[i][0] = TEXT
     as_array = np.ctypeslib.as_array
     return (
         as_array(batch.token, shape=(n,)),

@@ -99,9 +99,9 @@ class LlamaModel:
         return int(self._api.llama_model_n_ctx_train(self.handle))
 
     @property
-    def can_roll_back(self) -> bool:
-        """Whether its memory can drop its tail; recurrent and hybrid models cannot."""
-        return not (
+    def is_recurrent(self) -> bool:
+        """Whether its memory, or a part of it, is one state that each token overwrites."""
+        return bool(
             self._api.llama_model_is_recurrent(self.handle)
             or self._api.llama_model_is_hybrid(self.handle)
         )

@@ -26,7 +26,8 @@ class ContextSettings:
     """Size and threads of a context, in tokens: `n_batch` at most per pass, `n_rows` of logits.
 
     `n_pad` cells lie beyond the `n_ctx` that a text may fill. `k_type` and `v_type` are the types
-    of the KV cache, keys of `KV_TYPES`. More than one sequence is for `repeat` only.
+    of the KV cache, keys of `KV_TYPES`. `n_snapshots` are the tokens of its last pass that a
+    recurrent memory can take back.
     """
 
     n_ctx: int
@@ -37,6 +38,7 @@ class ContextSettings:
     v_type: str = "f16"
     n_sequences: int = 1
     n_pad: int = 0
+    n_snapshots: int = 0
 
     @property
     def n_cells(self) -> int:
@@ -77,6 +79,7 @@ class NativeContext:
         if not self._handle:
             raise _context_error(model, settings)
         self._memory = api.llama_get_memory(self._handle)
+        self.n_snapshots = int(api.llama_n_rs_seq(self._handle))
         self.batch = api.llama_batch_init(settings.n_batch, 0, 1)
 
     def close(self) -> None:
@@ -135,13 +138,15 @@ def _context_params(settings: ContextSettings, abort: Any) -> Any:
     api = library().api
     params = api.llama_context_default_params()
     params.n_ctx = settings.n_cells
-    params.n_batch = params.n_ubatch = settings.n_batch
+    # llama.cpp wants the snapshots of a pass, and a token, to fit into one (split_equal).
+    params.n_batch = params.n_ubatch = max(settings.n_batch, settings.n_snapshots + 2)
     params.n_outputs_max_per_seq = settings.n_rows
     params.n_outputs_max = max(settings.n_rows, settings.n_sequences)
     params.n_threads = params.n_threads_batch = settings.n_threads
     params.flash_attn_type = api.LLAMA_FLASH_ATTN_TYPE_ENABLED
     params.type_k, params.type_v = KV_TYPES[settings.k_type], KV_TYPES[settings.v_type]
     params.n_seq_max, params.kv_unified = settings.n_sequences, True
+    params.n_rs_seq = settings.n_snapshots  # llama.cpp takes 0 where no snapshots are written
     params.swa_full = True  # a sliding window that forgot tokens could not be rolled back
     params.no_perf = True
     params.abort_callback = abort

@@ -16,6 +16,7 @@ import numpy as np
 from spec_cli.llama.context import LlamaContext
 from spec_cli.llama.model import LlamaModel
 from spec_cli.llama.native import ContextSettings
+from spec_cli.llama.rolling_back import any_tokens
 from spec_cli.llama.sequences import LlamaSequences
 from spec_cli.spec.exactness import ExactnessPlan, agree
 from spec_cli.spec.interfaces import Logits
@@ -75,7 +76,7 @@ class _Sample:
 
 def _sample(alone: PaddedModel, plan: ExactnessPlan, i: int) -> _Sample:
     """Text `i`, evaluated as one text alone is."""
-    tokens = _tokens(alone.n_vocab, _LENGTHS[i % len(_LENGTHS)] + MAX_ROWS + 1, seed=i)
+    tokens = any_tokens(alone.n_vocab, _LENGTHS[i % len(_LENGTHS)] + MAX_ROWS + 1, seed=i)
     prompt, tail = tokens[: -MAX_ROWS - 1], tokens[-MAX_ROWS - 1 :]
     alone.rollback(0)
     for start in range(0, len(prompt), alone.n_batch):
@@ -101,7 +102,7 @@ def _agrees(sequences: LlamaSequences, texts: Sequence[_Sample], shape: Shape) -
 
 def _parts_agree(sequences: LlamaSequences, shape: Shape, n_vocab: int, n_batch: int) -> bool:
     """Whether a prompt that is read in two parts gives the rows of one that is not."""
-    prompt = _tokens(n_vocab, _N_PROMPT, seed=0)
+    prompt = any_tokens(n_vocab, _N_PROMPT)
     whole = _after(sequences, shape, [prompt], n_batch)
     return all(
         agree(whole, _after(sequences, shape, [prompt[:n], prompt[n:]], n_batch)) for n in _PARTS
@@ -126,8 +127,3 @@ def _after(
 def _read(sequences: LlamaSequences, i: int, prompt: Sequence[int], n_batch: int) -> None:
     for start in range(0, len(prompt), n_batch):
         sequences.read(i, prompt[start : start + n_batch])
-
-
-def _tokens(n_vocab: int, n: int, *, seed: int) -> list[int]:
-    """`n` token ids from all over the vocabulary, always the same for a seed."""
-    return [(7919 * i + 1009 + 613 * seed) % n_vocab for i in range(n)]

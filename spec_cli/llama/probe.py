@@ -7,6 +7,8 @@ speed. So that cache is tried, too.
 The same tokens are evaluated at every width, at a short and at a long context, and the rows are
 compared bit for bit. The widest pass of a class is also tried one token later, so that each row
 meets the next index and other neighbours. The times of the passes are kept, too.
+
+A recurrent memory must prove first that it goes back to its snapshots (see `rolling_back`).
 """
 
 from __future__ import annotations
@@ -14,17 +16,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from spec_cli.llama.context import LlamaContext
+from spec_cli.llama.memory import N_SNAPSHOTS
 from spec_cli.llama.model import LlamaModel
 from spec_cli.llama.native import ContextSettings
+from spec_cli.llama.rolling_back import N_TOKENS, any_tokens, rolls_back
 from spec_cli.spec.costs import PassTimes
 from spec_cli.spec.exactness import (
     MAX_AUTO_PRICE,
     N_LONG,
     Kernels,
+    Rollback,
     Rows,
     WidthProbe,
     Widths,
@@ -72,31 +78,49 @@ class Prober:
     ) -> None:
         """`widths` are ascending from 1."""
         self._model = model
-        self._widths = widths
+        self._widths = [w for w in widths if not model.is_recurrent or w <= N_SNAPSHOTS + 1]
         self._n_threads = n_threads
         self._clock = clock
         self._cancelled = cancelled
-        tokens = _tokens(model.n_vocab, _N_PREFIX + widths[-1] + 1)
+        tokens = any_tokens(model.n_vocab, _N_PREFIX + widths[-1] + 1)
         self._prefix, self._tail = tokens[:_N_PREFIX], tokens[_N_PREFIX:]
-        self._chunk = _tokens(model.n_vocab, _N_CHUNK)
+        self._chunk = any_tokens(model.n_vocab, _N_CHUNK)
 
     def survey(self, kernels: Kernels) -> list[WidthProbe]:
         """Probe with the KV caches that are worth it; slowdowns are against that of `kernels`.
 
         That is the steady cache alone where it is affordable, else both.
         """
-        if not self._model.can_roll_back:
+        if not self._rollback.works:
             return [self._probe_plain(kernels)]
         steady = self._probe(replace(kernels, k_type=STEADY_K_TYPE), against=kernels)
         return [steady] if affordable([steady]) else [self._probe(kernels), steady]
 
     def probe(self, kernels: Kernels) -> WidthProbe:
         """Try every width with `kernels`."""
-        return self._probe(kernels) if self._model.can_roll_back else self._probe_plain(kernels)
+        return self._probe(kernels) if self._rollback.works else self._probe_plain(kernels)
+
+    @cached_property
+    def _rollback(self) -> Rollback:
+        """How the memory forgets, tried once."""
+        if not self._model.is_recurrent:
+            return Rollback.ANY
+        settings = ContextSettings(
+            n_ctx=N_TOKENS,
+            n_threads=self._n_threads,
+            n_batch=N_SNAPSHOTS + 1,
+            n_rows=N_SNAPSHOTS + 1,
+            n_snapshots=N_SNAPSHOTS,
+        )
+        with LlamaContext(self._model, settings, cancelled=self._cancelled) as context:
+            if not context.n_snapshots:
+                return Rollback.NONE
+            return Rollback.SNAPSHOTS if rolls_back(context) else Rollback.UNPROVED
 
     def _probe(self, kernels: Kernels, *, against: Kernels | None = None) -> WidthProbe:
         """About two passes of each width, and some more to compare speeds with `against`."""
-        with self._context(kernels) as context:
+        n_snapshots = N_SNAPSHOTS if self._model.is_recurrent else 0
+        with self._context(kernels, n_snapshots=n_snapshots) as context:
             short = self._sweep(context, self._widths)
             classes = [self._invariant(context, c, short.rows) for c in classes_of(short.rows)]
             short = self._settle_padding(context, short, classes)
@@ -108,10 +132,16 @@ class Prober:
                 for c in classes_of({width: long.rows[width] for width in members})
             ]
             long = self._settle_padding(context, long, classes)
-            slowdown = 0.0 if against is None else self._slowdown(context, against)
+        slowdown = 0.0 if against is None else self._slowdown(kernels, against)
         difference = max(largest_difference(short.rows), largest_difference(long.rows))
         return WidthProbe(
-            kernels, short.times, long.times, tuple(filter(None, classes)), difference, slowdown
+            kernels,
+            short.times,
+            long.times,
+            tuple(filter(None, classes)),
+            difference,
+            slowdown,
+            self._rollback,
         )
 
     def _settle_padding(
@@ -128,15 +158,16 @@ class Prober:
             times = times.shortest(self._sweep(context, (1, step)).times)
         return replace(found, times=times)
 
-    def _slowdown(self, ours: LlamaContext, kernels: Kernels) -> float:
-        """The share of the speed that `ours`, a long context, loses against one with `kernels`.
+    def _slowdown(self, kernels: Kernels, against: Kernels) -> float:
+        """The share of the speed that a long context with `kernels` loses against another.
 
         The worst of one row, of several, and of a whole run with its prompt, by the shortest times
         of passes taken in turns. What seems to cost more than `auto` gives is measured again, a
         few times.
         """
         best = np.full((2, 3), np.inf)
-        with self._context(kernels) as theirs:
+        with self._context(kernels) as ours, self._context(against) as theirs:
+            ours.repeat(_N_COPIES)
             theirs.repeat(_N_COPIES)
             for _ in range(_MAX_ROUNDS):
                 best = np.minimum(best, [self._speed(context) for context in (ours, theirs)])
@@ -161,10 +192,10 @@ class Prober:
             started = self._clock()
             context.eval(self._tail[:1])
             times = PassTimes((1,), (self._clock() - started,))
-        return WidthProbe(kernels, times, times, ((1,),), 0.0)
+        return WidthProbe(kernels, times, times, ((1,),), 0.0, rollback=self._rollback)
 
     @contextmanager
-    def _context(self, kernels: Kernels) -> Iterator[LlamaContext]:
+    def _context(self, kernels: Kernels, *, n_snapshots: int = 0) -> Iterator[LlamaContext]:
         """A context that holds the prefix, with room for its copies and the widest pass."""
         settings = ContextSettings(
             n_ctx=_N_PREFIX * (_N_COPIES + 1) + max(len(self._tail), _N_CHUNK),
@@ -173,7 +204,8 @@ class Prober:
             n_rows=self._widths[-1],
             k_type=kernels.k_type,
             v_type=kernels.v_type,
-            n_sequences=_N_COPIES + 1,
+            n_sequences=2,
+            n_snapshots=n_snapshots,
         )
         with LlamaContext(self._model, settings, cancelled=self._cancelled) as context:
             context.eval(self._prefix, n_rows=0)
@@ -217,11 +249,7 @@ class Prober:
 @contextmanager
 def _kept(context: LlamaContext) -> Iterator[None]:
     """Drop what is evaluated inside."""
-    n_past = context.n_past
+    tokens = context.evaluated
+    context.keep(tokens)  # where a recurrent memory can go back to
     yield
-    context.rollback(n_past)
-
-
-def _tokens(n_vocab: int, n: int) -> list[int]:
-    """`n` token ids from all over the vocabulary, always the same."""
-    return [(7919 * i + 1009) % n_vocab for i in range(n)]
+    context.keep(tokens)

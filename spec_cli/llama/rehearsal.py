@@ -47,7 +47,9 @@ def rehearse(path: Path, *, cancelled: Callable[[], bool]) -> bool:
 
 def main() -> None:
     """Do with the model in the first argument what every run does with one."""
-    settings = ContextSettings(n_ctx=256, n_threads=1, n_batch=8, n_rows=4)
+    settings = ContextSettings(
+        n_ctx=256, n_threads=1, n_batch=8, n_rows=4, n_sequences=2, n_snapshots=2
+    )
     try:
         with (
             LlamaModel(Path(sys.argv[1]), LoadSettings(repack=False)) as model,
@@ -55,7 +57,11 @@ def main() -> None:
         ):
             model.tokenize(_TEXT, special=True, bos=True)
             context.eval([0] * min(4, model.n_vocab))
-            context.eval([0])
+            for _ in range(2):  # by a snapshot and by a mark, where its memory is recurrent
+                context.keep(context.evaluated[:-1])
+                context.eval([0])
+                context.keep(context.evaluated)
+                context.eval([0])
     except SpecError as error:
         sys.exit(error.message)
 

@@ -132,7 +132,9 @@ class BatchProgress:
         return 0.0 if self._started is None else self._clock() - self._started
 
     def _print(self, line: str) -> None:
-        self._bar.console.print(inert(line), markup=False, highlight=False, soft_wrap=True)
+        self._bar.console.print(
+            inert(line), markup=False, emoji=False, highlight=False, soft_wrap=True
+        )
 
 
 def _figures(tally: Tally, elapsed_s: float) -> Iterable[str]:

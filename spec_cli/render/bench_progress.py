@@ -10,6 +10,7 @@ from rich.progress import MofNCompleteColumn, TextColumn
 
 from spec_cli.bench.runner import Step
 from spec_cli.render.bar import bar
+from spec_cli.render.inert import one_line
 from spec_cli.terminal import Terminal
 
 
@@ -37,7 +38,7 @@ class BenchProgress:
         """Show `step`."""
         self._bar.update(
             self._task,
-            description=escape(step.what),
+            description=escape(one_line(step.what)),
             completed=step.n_done,
             total=step.n_runs,
             left="" if step.left_s is None else time_left(step.left_s),

@@ -21,6 +21,7 @@ from rich.progress import Progress as Bars
 from rich.table import Column
 
 from spec_cli.download import Progress
+from spec_cli.render.inert import one_line
 from spec_cli.terminal import Terminal
 
 
@@ -47,22 +48,23 @@ class DownloadDisplay:
     def show(self, progress: Progress) -> None:
         """Show `progress`, whose first report of a model starts its bar."""
         if progress.name not in self._tasks:
-            self._announce(progress)
+            name = one_line(progress.name)
+            self._announce(name, progress)
             self._tasks[progress.name] = self._bars.add_task(
-                escape(progress.name),
+                escape(name),
                 source=progress.source,
                 completed=progress.done_bytes,
                 total=progress.total_bytes,
             )
         self._bars.update(self._tasks[progress.name], completed=progress.done_bytes)
 
-    def _announce(self, progress: Progress) -> None:
+    def _announce(self, name: str, progress: Progress) -> None:
         if self._terminal.animate:
             return
         size = decimal(progress.total_bytes)
         done = f", {decimal(progress.done_bytes)} are here" if progress.done_bytes else ""
         self._terminal.stderr.write(
-            f"downloading {progress.name}: {size} from the {progress.source}{done}\n"
+            f"downloading {name}: {size} from the {progress.source}{done}\n"
         )
         self._terminal.stderr.flush()
 

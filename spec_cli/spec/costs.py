@@ -119,23 +119,27 @@ def measure_passes(
     pass is not counted (it warms caches up). The model is left empty.
     """
     *narrower, widest = sorted(widths)
-    _time_pass(model, 1, clock)
-    prefix_s = _time_pass(model, widest, clock)
+    _time_pass(model, (), 1, clock)
+    prefix_s = _time_pass(model, (), widest, clock)
     seconds = dict.fromkeys(narrower, float("inf"))
-    model.eval(_any_tokens(model, widest), n_rows=0)
+    prefix = _any_tokens(model, widest)
+    model.eval(prefix, n_rows=0)
     for _ in range(n_rounds):
         for width in seconds:
-            seconds[width] = min(seconds[width], _time_pass(model, width, clock))
-    model.rollback(0)
+            seconds[width] = min(seconds[width], _time_pass(model, prefix, width, clock))
+    model.keep(())
     return PassTimes((*seconds, widest), (*seconds.values(), prefix_s))
 
 
-def _time_pass(model: LanguageModel, width: int, clock: Callable[[], float]) -> float:
-    n_past = model.n_past
+def _time_pass(
+    model: LanguageModel, prefix: Sequence[int], width: int, clock: Callable[[], float]
+) -> float:
+    """Seconds of a pass after `prefix`, which the model has evaluated, and keeps alone."""
+    model.keep(prefix)  # where a recurrent memory can go back to
     started = clock()
     model.eval(_any_tokens(model, width), n_rows=1)
     elapsed = clock() - started
-    model.rollback(n_past)
+    model.keep(prefix)
     return elapsed
 
 

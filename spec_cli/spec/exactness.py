@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from itertools import combinations
 
 import numpy as np
@@ -26,6 +27,24 @@ _ACCEPTANCE = 0.9  # of good guesses, at which the price of a class is stated
 Widths = tuple[int, ...]
 Rows = Mapping[int, Logits]
 """By width: the logits of the first rows after one and the same context, shape [n, n_vocab]."""
+
+
+class Rollback(StrEnum):
+    """How a memory forgets tokens at the end of a pass.
+
+    `any`: as many as there are. A recurrent one goes back by its `snapshots`; `none`: it keeps
+    none. `unproved`: it keeps some, but what follows them was not seen to have the same bits.
+    """
+
+    ANY = "any"
+    SNAPSHOTS = "snapshots"
+    NONE = "none"
+    UNPROVED = "unproved"
+
+    @property
+    def works(self) -> bool:
+        """Whether rejected tokens can be forgotten."""
+        return self in (Rollback.ANY, Rollback.SNAPSHOTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +75,7 @@ class WidthProbe:
     classes: tuple[Widths, ...]
     max_difference: float
     slowdown: float = 0.0
+    rollback: Rollback = Rollback.ANY
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +93,7 @@ class ExactnessPlan:
     max_difference: float
     times: PassTimes
     long_times: PassTimes | None = None
+    rollback: Rollback = Rollback.ANY
 
     @property
     def is_exact(self) -> bool:
@@ -82,7 +103,9 @@ class ExactnessPlan:
     @property
     def max_width(self) -> int | None:
         """The widest pass allowed; None: there is no limit."""
-        return self.widths[-1] if self.widths else None
+        if self.widths is None:
+            return None if self.rollback is Rollback.ANY else self.times.widths[-1]
+        return self.widths[-1]
 
     @property
     def pads_plain_steps(self) -> bool:
@@ -191,14 +214,22 @@ def affordable(probes: Sequence[WidthProbe]) -> ExactnessPlan | None:
 
 def fast(probe: WidthProbe) -> ExactnessPlan:
     """The plan to use whatever width is fastest."""
-    return ExactnessPlan(probe.kernels, None, 0.0, probe.max_difference, probe.short, probe.long)
+    return ExactnessPlan(
+        probe.kernels, None, 0.0, probe.max_difference, probe.short, probe.long, probe.rollback
+    )
 
 
 def _plan(probe: WidthProbe, widths: Widths) -> ExactnessPlan:
     padding = max(price(widths, probe.short), price(widths, probe.long))
     total = (1 + probe.slowdown) * (1 + padding) - 1
     return ExactnessPlan(
-        probe.kernels, widths, total, probe.max_difference, probe.short, probe.long
+        probe.kernels,
+        widths,
+        total,
+        probe.max_difference,
+        probe.short,
+        probe.long,
+        probe.rollback,
     )
 
 

@@ -27,7 +27,7 @@ class Distribution:
 
 
 class LanguageModel(Protocol):
-    """An autoregressive model with a KV cache of which only the tail can be dropped."""
+    """An autoregressive model with a memory of which only the tail can be dropped."""
 
     @property
     def n_vocab(self) -> int:
@@ -54,12 +54,16 @@ class LanguageModel(Protocol):
         """
 
     def rollback(self, n_past: int) -> None:
-        """Forget every token from position `n_past` on."""
+        """Forget every token from position `n_past` on.
+
+        Raises ResourceError where the memory is recurrent and cannot go back to there.
+        """
 
     def keep(self, tokens: Sequence[int]) -> int:
         """Forget all but the longest prefix of `tokens` that is evaluated already; its length.
 
-        A memory that cannot drop a tail keeps everything or nothing.
+        A memory that cannot drop a tail goes further back: to where it was at the last `keep`, if
+        it can, or to nothing.
         """
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass
 from enum import StrEnum
 
 from spec_cli.errors import UsageError, wrong_value
 
+_MAX_COUNT = 2**31 - 1
+_MAX_BIAS = 1e6  # far above any logit, and a sum with one is still a number
 MAX_ROWS = 16  # of a pass of the target: its cost is measured up to here
 
 
@@ -52,22 +55,24 @@ class SamplingSettings:
 
     def __post_init__(self) -> None:
         _require("--temp", self.temp, self.temp >= 0, "0 or more, and finite")
-        _require("--top-k", self.top_k, self.top_k >= 0, "0 or more")
+        _require("--top-k", self.top_k, 0 <= self.top_k <= _MAX_COUNT, f"from 0 to {_MAX_COUNT}")
         _require("--top-p", self.top_p, 0 < self.top_p <= 1, "above 0 and at most 1")
         _require("--min-p", self.min_p, 0 <= self.min_p <= 1, "from 0 to 1")
         in_range = 0.01 <= self.repeat_penalty <= 100
         _require("--repeat-penalty", self.repeat_penalty, in_range, "from 0.01 to 100")
-        _require("--repeat-last-n", self.repeat_last_n, self.repeat_last_n >= 0, "0 or more")
+        in_range = 0 <= self.repeat_last_n <= _MAX_COUNT
+        _require("--repeat-last-n", self.repeat_last_n, in_range, f"from 0 to {_MAX_COUNT}")
         for flag, penalty in (
             ("--presence-penalty", self.presence_penalty),
             ("--frequency-penalty", self.frequency_penalty),
         ):
             _require(flag, penalty, abs(penalty) <= 100, "from -100 to 100")
         for token, bias in self.logit_bias:
-            if token < 0 or not bias < math.inf:
+            if token < 0 or not (abs(bias) <= _MAX_BIAS or bias == -math.inf):
                 raise UsageError(
                     f"--logit-bias gives token {token} the bias {bias}",
-                    hint="an id is 0 or more, a bias a number or `-inf`",
+                    hint=f"an id is 0 or more, a bias from -{_MAX_BIAS:g} to {_MAX_BIAS:g}, "
+                    "or `-inf`",
                 )
 
     @property
@@ -81,5 +86,5 @@ class SamplingSettings:
 
 
 def _require(flag: str, value: float, holds: bool, wanted: str) -> None:
-    if not holds or not math.isfinite(value):
+    if not holds or not abs(value) <= sys.float_info.max:  # an int has no largest value
         raise wrong_value(flag, value, wanted)

@@ -15,6 +15,7 @@ from typing import Any
 
 from spec_cli.errors import UsageError
 from spec_cli.events import FinishReason
+from spec_cli.files import not_written, open_shared
 from spec_cli.prompts import NamedPrompt
 from spec_cli.verify.comparison import Comparison, Text
 from spec_cli.verify.difference import Difference
@@ -79,16 +80,17 @@ class Archive:
         if self._path is None:
             return
         line = {"schema": SCHEMA, "configuration": configuration, "result": result}
+        text = json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n"
         try:
-            with self._path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n")
+            with open_shared(self._path) as file:
+                file.write(text.encode())
         except OSError as error:
-            raise _unusable(self._path, error) from None
+            raise not_written(self._path, error) from None
 
     def _read(self, path: Path) -> None:
         """Read the file; a last line that was cut off in writing is removed from it."""
         try:
-            with path.open("a+b") as file:
+            with open_shared(path) as file:
                 file.seek(0)
                 *lines, rest = file.read().split(b"\n")
                 for number, line in enumerate(lines, start=1):
@@ -105,7 +107,7 @@ def _entry(line: bytes, where: str) -> dict[str, Object]:
         entry = json.loads(line)
         if entry["schema"] == SCHEMA:
             return {_key(entry["configuration"]): entry["result"]}
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         pass
     raise _foreign(where)
 

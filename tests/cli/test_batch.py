@@ -394,3 +394,18 @@ def test_a_grammar_holds_for_every_line(
     args = (*exact[:-2], *options, "--json")
     alone = [spec_cli(*args, prompt).json["text"] for prompt in prompts]
     assert [row["text"] for row in run.events] == alone
+
+
+@pytest.mark.parametrize("n", ["1", "2"])
+def test_a_line_that_its_grammar_leaves_no_way_out_does_not_end_the_others(
+    spec_cli: SpecCli, exact: tuple[str, ...], n: str
+) -> None:
+    # Half of them begin with what leads to a character that the model cannot write.
+    options = ("--grammar", 'root ::= [a-m] "." | [n-z] "\u00e9"', "--temp", "2")
+    lines = [{"prompt": "a", "seed": seed} for seed in range(8)]
+    run = spec_cli(*exact, *options, "--parallel", n, stdin=encoded(lines))
+    assert run.exit_code == 7
+    assert [row["index"] for row in run.events] == list(range(8))
+    failed = [row for row in run.events if "error" in row]
+    assert 0 < len(failed) < 8
+    assert all("can go on with no token" in row["error"]["message"] for row in failed)

@@ -298,6 +298,7 @@ def test_a_draft_model_that_cannot_draft_is_not_measured(
     call: Call, models: Models, prompts: Path, monkeypatch: Patch, drafter: str
 ) -> None:
     plant(monkeypatch, WIDTHS)
+    monkeypatch.setattr("spec_cli.loader.Loader.draft_times", lambda self, path: None)
     pair = ("bench", models.target, "-d", models.mamba, "--prompts", prompts)
     call(*pair, "--drafter", drafter).fails(2, "memory is recurrent")
     run = call(*pair, "-k", "2", "-n", "4", "--rounds", "1", "--format", "jsonl")

@@ -158,7 +158,12 @@ def device(name: str, kind: str) -> Device:
 def test_a_check_up_tells_what_a_bug_report_should(
     call: Call, models: Models, tmp_path: Path
 ) -> None:
-    variables = {"HF_TOKEN": "hf_secret", "OMP_NUM_THREADS": "3", "XDG_STATE_HOME": str(tmp_path)}
+    variables = {
+        "HF_TOKEN": "hf_secret",
+        "HF_HUB_URL": "http://hub/?token=sesame",
+        "OMP_NUM_THREADS": "3",
+        "XDG_STATE_HOME": str(tmp_path),
+    }
     run = call("doctor", *models.pair, env=variables)
     text = run.stdout.decode()
     assert run.exit_code == 0
@@ -168,7 +173,7 @@ def test_a_check_up_tells_what_a_bug_report_should(
     assert re.search(r"vocabulary +shared: 320 tokens", text)
     assert re.search(r"exactness +not measured yet", text)
     assert re.search(r"HF_TOKEN +set\n", text)
-    assert "hf_secret" not in text
+    assert "hf_secret" not in text and "sesame" not in text
     assert "OMP_NUM_THREADS is 3" in text and "`--threads N`" in text
 
 

@@ -191,6 +191,15 @@ def test_table_on_a_terminal_fits_its_width(index: WheelIndex, columns: int, las
     assert any(line.startswith("toy * ") for line in lines)
 
 
+def test_names_in_a_registry_do_not_steer_the_terminal(app: typer.Typer, index: WheelIndex) -> None:
+    with Path("models.toml").open("a") as file:
+        file.write('[pairs."[b]:bug:\\u001b]0;x\\u0007"]\ntarget = "./gone.gguf"\n')
+    shown = "[b]:bug:\\x1b]0;x\\x07"
+    assert shown in run(app, "models").stdout
+    assert any(line.startswith(shown) for line in on_terminal("list_models()", 220))
+    assert "\x1b" not in run(app, "models", "show", "[b]:bug:\x1b]0;x\x07").stdout
+
+
 def test_bar_on_a_terminal_leaves_stdout_alone(index: WheelIndex) -> None:
     program = (
         "from spec_cli.download import Progress, Source\n"

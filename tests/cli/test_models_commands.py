@@ -104,6 +104,12 @@ def test_show_tells_what_the_file_and_the_registry_say(home: Home) -> None:
     assert "x plain where 60 to 90 % of the guesses are right (costs estimated)" in text
 
 
+def test_show_tells_why_a_file_is_not_usable(home: Home, tmp_path: Path) -> None:
+    page = tmp_path / "page.gguf"
+    page.write_text("<html>")
+    assert f"not usable: {page} is a web page" in home("show", page).stdout.decode()
+
+
 def test_show_as_json(home: Home) -> None:
     shown = home("show", "toy", "--json").json
     assert shown["schema"] == "spec-cli/model/1"

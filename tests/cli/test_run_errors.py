@@ -20,12 +20,14 @@ WRONG = {
     ("--top-p", "0"): ("--top-p is 0.0", "above 0"),
     ("--top-p", "1.5"): ("--top-p is 1.5",),
     ("--top-k", "-1"): ("--top-k is -1",),
+    ("--top-k", "9" * 400): ("--top-k is 999", "from 0 to 2147483647"),
+    ("--repeat-last-n", str(2**31)): ("--repeat-last-n is 2147483648", "from 0 to 2147483647"),
     ("--min-p", "2"): ("--min-p is 2.0",),
     ("--repeat-penalty", "0"): ("--repeat-penalty is 0.0",),
     ("--presence-penalty", "nan"): ("--presence-penalty is nan",),
-    ("--seed", "-1"): ("--seed is -1",),
+    ("--seed", "-1"): ("--seed is -1", "hint: without it"),
     ("--seed", str(2**64)): (f"--seed is {2**64}",),
-    ("-n", "-1"): ("--max-tokens is -1",),
+    ("-n", "-1"): ("--max-tokens is -1", "hint: without it"),
     ("-n", "many"): ("--max-tokens is `many`, but must be an integer",),
     ("-k", "0"): ("--draft-tokens is 0", "from 1 to 63", "`--no-draft` decodes plainly"),
     ("-k", "64"): ("--draft-tokens is 64",),
@@ -85,12 +87,24 @@ def test_a_stdin_that_holds_nothing_is_no_prompt(spec_cli: SpecCli, shell: str) 
     spec_cli("run", shell=shell).fails(2, *NO_PROMPT)
 
 
-@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="there is no /dev/zero")
-@pytest.mark.parametrize(("args", "shell"), [((), '"$@" </dev/zero'), (("-f", "/dev/zero"), "")])
+ENDLESS = "/dev/zero"
+
+
+@pytest.mark.skipif(not Path(ENDLESS).exists(), reason="there is no /dev/zero")
+@pytest.mark.parametrize(("args", "shell"), [((), '"$@" </dev/zero'), (("-f", ENDLESS), "")])
 def test_an_input_without_end_is_refused(
     spec_cli: SpecCli, args: tuple[str, ...], shell: str
 ) -> None:
     spec_cli("run", *args, shell=shell).fails(2, "holds more than 32 MiB")
+
+
+@pytest.mark.skipif(not Path(ENDLESS).exists(), reason="there is no /dev/zero")
+@pytest.mark.parametrize(
+    "option", ["--system-file", "--grammar-file", "--json-schema", "--chat-template"]
+)
+def test_no_option_reads_a_file_without_end(call: Call, option: str) -> None:
+    call("run", "hi", option, ENDLESS).fails(2, f"{ENDLESS} holds more than 32 MiB")
+    call("verify", "--prompts", ENDLESS).fails(2, f"{ENDLESS} holds more than 32 MiB")
 
 
 def test_bytes_that_are_not_utf_8_are_found_with_their_offset(call: Call, tmp_path: Path) -> None:

@@ -68,6 +68,9 @@ def test_two_records_of_a_run_cannot_be_one_file(
     run = call(*args, "-o", place, other, place)
     run.fails(2, f"--output and {other} name the same file, {place}")
     assert not place.exists()
+    (tmp_path / "link").symlink_to(place)
+    for same in (tmp_path / "x" / ".." / "record", tmp_path / "link"):
+        call(*args, "-o", same, other, place).fails(2, "name the same file")
 
 
 def test_an_output_that_cannot_be_leaves_an_older_trace_alone(
@@ -99,6 +102,16 @@ def test_a_file_that_cannot_be_is_told_before_anything_is_loaded(
         run = call("run", "hi", "-m", bad, option, tmp_path / name)
         run.fails(2, "cannot write")
     assert names_in(tmp_path) == []
+
+
+def test_a_file_that_takes_no_more_is_named_and_nothing_is_left(
+    spec_cli: SpecCli, models: Models, tmp_path: Path
+) -> None:
+    path = tmp_path / "answer.json"
+    args = (*GREEDY, "-n", "20", "-m", models.target, "--json", "-q", "-o", path)
+    run = spec_cli(*args, shell='ulimit -f 1; "$@"')
+    assert (run.exit_code, run.stderr) == (1, f"error: cannot write {path}: File too large\n")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_interrupted_run_leaves_its_text_in_the_file(

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from spec_cli.spec.stats import MIN_PLAIN_STEPS
+from spec_cli.trace import TraceFile
 from tests.cli.conftest import GREEDY, N_TOKENS, Call, SpecCli, wait_until
 from tests.cli.tiny_models import Models
 
@@ -174,6 +175,17 @@ def test_a_trace_is_its_owners_alone(call: Call, models: Models, tmp_path: Path)
     (tmp_path / "link").symlink_to(path)
     call(*args, tmp_path / "link").fails(2, "cannot write", "it is a link")
     call(*args, "-").fails(2, "--trace needs a file")
+
+
+def test_what_two_runs_write_to_one_trace_stays_in_whole_lines(tmp_path: Path) -> None:
+    path = tmp_path / "trace.jsonl"
+    with TraceFile(path) as one:
+        one.write({"of": 1})
+        with TraceFile(path) as other:
+            one.write({"of": 1})
+            other.write({"of": 2})
+            one.write({"of": 1})
+    assert lines_of(path) == [{"of": 1}, {"of": 2}, {"of": 1}]
 
 
 def test_the_text_is_the_same_with_a_trace(call: Call, models: Models, tmp_path: Path) -> None:

@@ -190,9 +190,7 @@ def test_control_tokens_are_recognised_only_when_asked_and_have_no_text(loaded: 
     assert {"<|im_start|>", "<|im_end|>"} <= set(loaded.control_texts())
 
 
-def test_a_recurrent_model_says_that_it_cannot_roll_back(
-    tiny_mamba: Path, loaded: LlamaModel
-) -> None:
-    assert loaded.can_roll_back
+def test_a_recurrent_model_says_so(tiny_mamba: Path, loaded: LlamaModel) -> None:
+    assert not loaded.is_recurrent
     with LlamaModel(tiny_mamba, LoadSettings()) as model:
-        assert not model.can_roll_back
+        assert model.is_recurrent

@@ -31,6 +31,7 @@ SHAPES = [
     ContextSettings(n_ctx=512, n_threads=1, n_batch=64, n_rows=8),
     ContextSettings(n_ctx=20_000, n_threads=1, n_batch=512, n_rows=64),
     ContextSettings(n_ctx=3_000, n_threads=1, n_batch=16, n_rows=1, k_type="bf16"),
+    ContextSettings(n_ctx=512, n_threads=1, n_batch=64, n_rows=8, n_sequences=2, n_snapshots=7),
 ]
 
 
@@ -58,8 +59,10 @@ def planned(path: Path, context: ContextSettings) -> Footprint:
     return footprint(read_header(path), context, repacked(library().system_info))
 
 
-@pytest.mark.parametrize("context", SHAPES, ids=lambda c: f"{c.n_ctx}-{c.n_batch}-{c.n_rows}")
-@pytest.mark.parametrize("arch", ["llama", "mamba"])
+@pytest.mark.parametrize(
+    "context", SHAPES, ids=lambda c: f"{c.n_ctx}-{c.n_batch}-{c.n_rows}-{c.n_snapshots}"
+)
+@pytest.mark.parametrize("arch", ["llama", "mamba", "qwen35", "lfm2", "nemotron_h"])
 def test_caches_are_as_large_as_planned_and_buffers_no_larger(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, arch: str, context: ContextSettings
 ) -> None:

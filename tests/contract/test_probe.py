@@ -22,7 +22,7 @@ from spec_cli.llama.model import LlamaModel, LoadSettings
 from spec_cli.llama.native import KV_TYPES, ContextSettings
 from spec_cli.llama.probe import Prober
 from spec_cli.spec.costs import TARGET_WIDTHS
-from spec_cli.spec.exactness import DEFAULT_KERNELS, Kernels, WidthProbe
+from spec_cli.spec.exactness import DEFAULT_KERNELS, Kernels, Rollback, WidthProbe
 from spec_cli.spec.interfaces import Logits
 from spec_cli.spec.settings import Exact
 from spec_cli.state import StateStore
@@ -47,12 +47,13 @@ class Machine:
 
     `kernel` names what computes a row: rows of unlike names differ, and so does what they leave in
     the KV cache for later ones where `stores` names it unlike. `seconds` is the time of a pass.
+    A recurrent memory cannot go back but to its last `keep`.
     """
 
     kernel: Callable[[Pass], int] = lambda _: 0
     stores: Callable[[Pass], int] = lambda _: 0
     seconds: Callable[[Pass], float] = lambda _: 1.0
-    can_roll_back: bool = True
+    is_recurrent: bool = False
     n_vocab: int = N_VOCAB
     now: float = 0.0
     passes: list[Pass] = field(default_factory=list)
@@ -77,6 +78,8 @@ class FakeContext:
         self._machine, self._settings, self._cancelled = machine, settings, cancelled
         self._kv: list[tuple[int, int]] = []
         self._n_copied = 0
+        self._kept: tuple[int, ...] = ()
+        self.n_snapshots = 0
         machine.n_open += 1
 
     @property
@@ -106,11 +109,22 @@ class FakeContext:
         return np.array(rows[len(rows) - n_rows :])
 
     def rollback(self, n_past: int) -> None:
-        assert self._machine.can_roll_back and 0 <= n_past <= len(self._kv)
+        assert not self._machine.is_recurrent and 0 <= n_past <= len(self._kv)
         del self._kv[n_past:]
 
+    @property
+    def evaluated(self) -> tuple[int, ...]:
+        return tuple(token for token, _ in self._kv)
+
+    def keep(self, tokens: Sequence[int]) -> int:
+        assert self.evaluated[: len(tokens)] == tuple(tokens)
+        assert not self._machine.is_recurrent or tokens in (self.evaluated, self._kept)
+        self._kept = tuple(tokens)
+        del self._kv[len(tokens) :]
+        return len(self._kv)
+
     def repeat(self, n: int) -> None:
-        assert n < self._settings.n_sequences
+        assert self._settings.n_sequences > 1
         self._n_copied += n * len(self._kv)
 
     def __enter__(self) -> Self:
@@ -363,13 +377,14 @@ def test_noise_that_meets_one_kind_of_pass_at_a_time_is_measured_away_too() -> N
 
 @made_up
 def test_a_memory_that_cannot_roll_back_is_asked_for_no_rollback() -> None:
-    machine = Machine(can_roll_back=False)
+    machine = Machine(is_recurrent=True)
     for found in (
         machine.prober().probe(DEFAULT_KERNELS),
         *machine.prober().survey(DEFAULT_KERNELS),
     ):
         assert (found.kernels, found.classes, found.max_difference) == (DEFAULT_KERNELS, ((1,),), 0)
         assert found.short == found.long and found.short.widths == (1,)
+        assert found.rollback is Rollback.NONE
     assert sorted({p.width for p in machine.passes})[0] == 1
     assert len({p.width for p in machine.passes}) == 2  # the prefix and a step
 
@@ -450,7 +465,7 @@ def test_the_classes_of_a_real_model_hold_at_other_tokens_and_lengths(loaded: Ll
 def test_a_context_of_copies_is_longer_for_attention_and_no_longer_in_positions(
     loaded: LlamaModel,
 ) -> None:
-    with context(loaded, n_sequences=4) as made:
+    with context(loaded, n_sequences=2) as made:
         made.eval([5, 6, 7])
         alone = made.eval([8])[0].copy()
         made.rollback(3)
@@ -463,7 +478,7 @@ def test_a_context_of_copies_is_longer_for_attention_and_no_longer_in_positions(
 
 
 def test_a_rollback_over_the_copies_leaves_no_trace_of_them(loaded: LlamaModel) -> None:
-    with context(loaded, n_sequences=4) as made:
+    with context(loaded, n_sequences=2) as made:
         made.eval([5, 6, 7])
         alone = made.eval([8, 9]).copy()
         made.rollback(3)
@@ -493,8 +508,8 @@ with LlamaModel(Path(sys.argv[1]), LoadSettings()) as model:
 """
 
 
-@pytest.mark.parametrize(("n_sequences", "n"), [(1, 1), (4, 4), (4, 300)])
-def test_more_copies_than_there_are_sequences_for_are_an_error_and_no_crash(
+@pytest.mark.parametrize(("n_sequences", "n"), [(1, 1), (2, 1000)])
+def test_copies_that_there_is_no_room_for_are_an_error_and_no_crash(
     tiny_target: Path, n_sequences: int, n: int
 ) -> None:
     found = subprocess.run(
@@ -507,7 +522,7 @@ def test_more_copies_than_there_are_sequences_for_are_an_error_and_no_crash(
 
 
 def test_a_cache_too_small_for_the_copies_is_an_error(loaded: LlamaModel) -> None:
-    with context(loaded, n_sequences=64) as made:
+    with context(loaded, n_sequences=2) as made:
         made.eval([1 + i for i in range(30)], n_rows=0)
         with pytest.raises(ResourceError, match="copied"):
             made.repeat(20)

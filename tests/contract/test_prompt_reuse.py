@@ -22,6 +22,7 @@ from spec_cli.session import DRAFT, TARGET, Session
 from spec_cli.settings import DrafterKind, GenerationSettings, SessionSettings
 from spec_cli.spec.settings import Exact, SamplingSettings
 from spec_cli.state import StateStore
+from tests.tiny_gguf import write_tiny_model
 
 N_BATCH = 16
 GREEDY = GenerationSettings(seed=1, sampling=SamplingSettings(temp=0), max_tokens=24)
@@ -241,6 +242,25 @@ def test_a_recurrent_model_keeps_nothing_and_says_so(desk: Desk, tiny_mamba: Pat
     run = desk(FIRST)
     assert "recurrent" in run.notices[0]
     assert not desk.path.exists()
+
+
+def test_a_hybrid_model_keeps_nothing_of_a_short_answer_either(desk: Desk, tmp_path: Path) -> None:
+    desk.target = write_tiny_model(tmp_path / "hybrid.gguf", arch="lfm2")
+    short = GenerationSettings(seed=1, sampling=SamplingSettings(temp=0), max_tokens=2)
+    assert "recurrent" in desk(FIRST, short).notices[0]
+    assert not desk.path.exists()
+
+
+@pytest.mark.parametrize("arch", ["mamba", "lfm2"])
+def test_a_recurrent_draft_may_have_read_more_than_can_be_used_again(
+    desk: Desk, tmp_path: Path, arch: str
+) -> None:
+    desk.draft = write_tiny_model(tmp_path / "draft.gguf", arch=arch)  # type: ignore[arg-type]
+    expected = [desk(prompt, cache=False).tokens for prompt in (FIRST, SECOND)]
+    for prompt, tokens in ((FIRST, expected[0]), (FIRST, expected[0]), (SECOND, expected[1])):
+        run = desk(prompt)
+        assert run.tokens == tokens and run.notices == []
+    assert run.n_cached > 0
 
 
 def test_two_runs_at_once_leave_the_file_of_one_of_them(desk: Desk) -> None:

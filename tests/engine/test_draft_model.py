@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from spec_cli.drafters.model import N_ROWS, DraftModel
 from spec_cli.spec.acceptance import make_rule, recent
 from spec_cli.spec.interfaces import AcceptanceRule, Evidence, Logits
+from spec_cli.spec.prefix import common_prefix
 from spec_cli.spec.settings import Accept, SamplingSettings
 from spec_cli.spec.survival import Survival, model_evidence
 from tests.engine.fakes import TableLM
@@ -62,6 +63,25 @@ def would_have(rule: AcceptanceRule, context: Sequence[int], places: range) -> L
         drawn = rule.draw(row, at, recent(context[:at], rule.n_history))
         found.append((model_evidence(drawn.confidence), drawn.token == context[at]))
     return found
+
+
+class RecurrentLM(TableLM):
+    """Goes back to where it was at the last `keep`, or to nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(n_ctx=256, n_batch=64)
+        self._mark = 0
+
+    def rollback(self, n_past: int) -> None:
+        raise AssertionError("a recurrent memory is asked for no rollback")
+
+    def keep(self, tokens: Sequence[int]) -> int:
+        n = common_prefix(self.kv, tokens)
+        if n < len(self.kv):
+            n = self._mark if self._mark <= n else 0
+        del self.kv[n:]
+        self._mark = n
+        return n
 
 
 def coupled(settings: SamplingSettings) -> AcceptanceRule:
@@ -152,3 +172,48 @@ def test_a_rule_that_samples_its_drafts_scores_nothing_and_draws_no_number_for_i
         assert notebook.learned == [] and lm.n_rows == [1]
     assert guesses[0] is not None and guesses[1] is not None
     assert guesses[0].token == guesses[1].token
+
+
+@given(
+    prompt=text,
+    rounds=st.lists(
+        st.tuples(st.lists(st.integers(0, 4), max_size=3), st.integers(0, 3), st.booleans()),
+        max_size=6,
+    ),
+)
+def test_a_recurrent_model_guesses_what_any_other_would(
+    prompt: list[int], rounds: list[tuple[list[int], int, bool]]
+) -> None:
+    """Rounds begin with copies, go on with guesses, and hold or not."""
+    rule = coupled(GREEDY)
+    lm, other = RecurrentLM(), TableLM(n_ctx=256, n_batch=64)
+    recurrent = DraftModel(lm, rule, Survival(), n_shared=5, is_recurrent=True)
+    plain = DraftModel(other, rule, Survival(), n_shared=5)
+    for model in (recurrent, plain):
+        model.begin(prompt)
+    context = list(prompt)
+    for copies, n_guesses, holds in rounds:
+        drafted = list(copies)
+        for _ in range(n_guesses):
+            drawn = recurrent.guess(context, drafted)
+            assert drawn is not None and drawn == plain.guess(context, drafted)
+            assert lm.kv == [*context, *drafted]
+            drafted.append(drawn.token)
+        context += [*(drafted if holds else drafted[: len(drafted) // 2]), 3]
+        n_before = lm.n_past
+        recurrent.commit(context)
+        plain.commit(context)
+        assert lm.kv == context[: lm.n_past] and lm.n_past < len(context)
+        if n_guesses:
+            assert lm.n_past >= min(n_before, len(context) - len(drafted) - 1)
+
+
+def test_a_rejected_guess_costs_a_recurrent_model_no_token_of_the_context() -> None:
+    lm = RecurrentLM()
+    model = DraftModel(lm, coupled(GREEDY), Survival(), n_shared=5, is_recurrent=True)
+    context = [1, 2, 3, 4] * 5
+    model.begin(context)
+    model.guess(context, (0, 0))
+    model.guess(context, (0, 0, 0))
+    model.commit([*context, 4])
+    assert lm.kv == context

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spec_cli.drafters.none import NoDrafter
+from spec_cli.errors import CheckError
 from spec_cli.events import FinishReason
 from spec_cli.parallel import ParallelDecoder, Text
 from spec_cli.spec.acceptance import make_rule
 from spec_cli.spec.costs import PassTimes
-from spec_cli.spec.interfaces import Drafter, Logits
+from spec_cli.spec.interfaces import Budget, Draft, Drafter, Logits, Verdict
 from spec_cli.spec.meter import PassMeter
 from spec_cli.spec.settings import Accept, SamplingSettings
 from spec_cli.spec.shapes import ParallelPlan, best_width, shapes_for
@@ -244,3 +246,45 @@ def test_the_width_is_the_one_with_most_tokens_a_second() -> None:
     assert best_width(widths, [sure, unsure], lambda w: 1 + 0.5 * (w - 1)) == 2
     assert best_width(widths, [unsure, []], lambda w: 1 + 0.5 * (w - 1)) == 1
     assert best_width(widths, [[]], lambda w: 1.0) == 1
+
+
+class Failing:
+    """A rule, or a drafter, that fails with a text of so many tokens."""
+
+    def __init__(self, of: Any, n_tokens: int) -> None:
+        self._of, self._n_tokens = of, n_tokens
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._of, name)
+
+    def verify(self, rows: Logits, draft: Draft, context: Sequence[int]) -> Verdict:
+        self._check(context)
+        verdict: Verdict = self._of.verify(rows, draft, context)
+        return verdict
+
+    def propose(self, context: Sequence[int], budget: Budget) -> Draft:
+        self._check(context)
+        draft: Draft = self._of.propose(context, budget)
+        return draft
+
+    def _check(self, context: Sequence[int]) -> None:
+        if len(context) >= self._n_tokens:
+            raise CheckError("no further")
+
+
+@pytest.mark.parametrize("part", ["rule", "drafter"])
+def test_a_text_that_cannot_go_on_leaves_its_place_and_the_others_alone(part: str) -> None:
+    asks = [Ask((1, 2, n), max_tokens=12) for n in range(4)]
+    parallel = decoder(TableSequences(2), k=2)
+    texts = [ask.text() for ask in asks]
+    setattr(texts[1], part, Failing(getattr(texts[1], part), n_tokens=7))
+    waiting = list(texts)
+    while waiting or parallel.n_texts:
+        while waiting and parallel.n_texts < 2:
+            parallel.join(waiting.pop(0))
+        parallel.round()
+    assert str(texts[1].error) == "no further" and texts[1].has_ended
+    assert tuple(texts[1].output.tokens) == asks[1].alone()[0][: len(texts[1].output.tokens)]
+    for ask, text in zip(asks, texts, strict=True):
+        if text is not texts[1]:
+            assert text.error is None and outcome(text) == ask.alone()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from spec_cli.batch.intake import read_requests
-from spec_cli.batch.lines import LineReader
+from spec_cli.batch.lines import MAX_LINE_BYTES, LineReader
 from spec_cli.batch.request import Failure, Request
 from spec_cli.batch.results import Stored
 from spec_cli.errors import Cancelled, UsageError
@@ -102,6 +102,7 @@ def lines_of(data: bytes) -> list[bytes]:
         (b"a\nb", [b"a", b"b"]),
         (b"a\r\n\nb\n", [b"a\r", b"b"]),
         (b"x" * 200_000 + b"\ny\n", [b"x" * 200_000, b"y"]),
+        (b"x" * (MAX_LINE_BYTES + 200_000) + b"\ny", [b"x" * (MAX_LINE_BYTES + 1), b"y"]),
     ],
 )
 def test_lines_are_what_line_ends_part_and_blank_ones_do_not_count(
@@ -119,6 +120,13 @@ def test_a_line_is_there_before_the_next_one_comes() -> None:
     os.close(writer)
     assert list(lines) == []
     os.close(reader)
+
+
+def test_an_input_that_cannot_be_read_is_told() -> None:
+    unreadable = os.open(os.devnull, os.O_WRONLY)
+    with pytest.raises(UsageError, match="cannot read the input: Bad file descriptor"):
+        next(iter(LineReader(unreadable, lambda: False)))
+    os.close(unreadable)
 
 
 def test_waiting_for_a_line_ends_when_the_user_stops_it() -> None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spec_cli.batch.lines import MAX_LINE_BYTES
 from spec_cli.batch.request import Failure, Request, read_request
 from spec_cli.errors import ExitCode
 from spec_cli.prompt import Message
@@ -106,6 +107,9 @@ def test_null_is_as_good_as_no_field() -> None:
         ({"prompt": "x", "temp": "1"}, "`temp` must be a number"),
         ({"prompt": "x", "temp": True}, "`temp` must be a number"),
         (b'{"prompt": "x", "temp": NaN}', "--temp is nan"),
+        ({"prompt": "x", "temp": 10**400}, "`temp` is too large"),
+        ({"prompt": "x", "top_k": 10**400}, "--top-k is 1000"),
+        (b'"' + b"x" * MAX_LINE_BYTES, "the line has more than 32 MiB"),
         ({"prompt": "x", "temp": -1}, "--temp is -1"),
         ({"prompt": "x", "top_k": 1.5}, "`top_k` must be a whole number"),
         ({"prompt": "x", "seed": -1}, "--seed is -1"),

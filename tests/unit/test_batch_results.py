@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spec_cli.batch.results import SCHEMA, ResultFile, Stored
-from spec_cli.errors import UsageError
+from spec_cli.errors import ExitCode, SpecError, UsageError
 
 
 def row(index: int, seed: int | None = 5) -> dict[str, object]:
@@ -68,6 +68,7 @@ def test_a_line_that_was_cut_off_anywhere_is_removed(path: Path) -> None:
         b'{"schema": "spec-cli/batch/1", "index": 1, "key": "k"}\n',
         b'{"schema": "spec-cli/batch/1", "index": 0}\n',
         b"\xff\n",
+        b"[" * 100_000 + b"\n",
     ],
 )
 def test_a_file_of_something_else_is_refused_and_left_alone(path: Path, content: bytes) -> None:
@@ -92,8 +93,10 @@ def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
 def test_a_full_disk_is_told(path: Path) -> None:
-    with ResultFile(Path("/dev/full")) as file, pytest.raises(UsageError, match="No space left"):
+    with ResultFile(Path("/dev/full")) as file, pytest.raises(SpecError) as raised:
         file.write(row(0))
+    assert raised.value.message == "cannot write /dev/full: No space left on device"
+    assert raised.value.exit_code is ExitCode.UNEXPECTED
 
 
 def test_a_device_holds_no_earlier_results(path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +14,8 @@ from spec_cli.bench.archive import Archive, Entry, ExportFile, read_export, sha2
 from spec_cli.bench.compare import Earlier, changes, differences, latest, require_common
 from spec_cli.bench.matrix import PLAIN, Arm, Group, Matrix
 from spec_cli.bench.measure import Run
-from spec_cli.errors import UsageError
+from spec_cli.errors import ExitCode, SpecError, UsageError
+from spec_cli.files import MAX_INPUT_BYTES
 from spec_cli.prompts import NamedPrompt
 from spec_cli.settings import DrafterKind
 from tests.unit.test_bench_runs import AUTO, FOUR, made
@@ -93,6 +96,7 @@ def test_a_line_that_was_cut_off_is_dropped_and_written_again(tmp_path: Path) ->
         ("hello", 1),
         ("hello\n", 1),
         ("[]\n", 1),
+        ("[" * 100_000 + "\n", 1),
         ('{"schema": "spec-cli/verify-save/1"}\n', 1),
         ('{"schema": "spec-cli/bench-row/1"}\n', 1),
     ],
@@ -107,11 +111,25 @@ def test_a_file_of_something_else_is_refused_and_left_alone(
     assert path.read_text() == text
 
 
+def test_rows_that_cannot_be_written_are_told_and_are_no_usage_error(tmp_path: Path) -> None:
+    (tmp_path / "gone").mkdir()
+    archive = Archive(ExportFile(tmp_path / "gone" / "runs.jsonl"), SETUP)
+    shutil.rmtree(tmp_path / "gone")
+    with pytest.raises(SpecError, match=r"cannot write .*runs\.jsonl: No such file") as raised:
+        archive.add(group_of(PROMPTS[0]))
+    assert raised.value.exit_code is ExitCode.UNEXPECTED
+
+
 def test_a_file_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot use"):
         ExportFile(tmp_path / "no" / "file.jsonl")
     with pytest.raises(UsageError, match="cannot read"):
         read_export(tmp_path / "nothing.jsonl")
+    endless = tmp_path / "endless.jsonl"
+    endless.touch()
+    os.truncate(endless, MAX_INPUT_BYTES + 1)
+    with pytest.raises(UsageError, match="holds more than"):
+        read_export(endless)
     empty = tmp_path / "empty.jsonl"
     empty.touch()
     with pytest.raises(UsageError, match="holds no runs"):

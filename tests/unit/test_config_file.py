@@ -100,7 +100,7 @@ def _toml(value: object) -> str:
     [
         (b"temp = \n", "line 1"),
         (b"a = 1\na = 2\n", "line 2"),
-        (b"\xff = 1", "utf-8"),
+        (b"\xff = 1", "not valid UTF-8"),
         (b"a = " + b"[" * 5000, "cannot read"),
     ],
     ids=["syntax", "twice", "latin-1", "deep"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from spec_cli.spec.exactness import (
     MAX_AUTO_PRICE,
     ExactnessPlan,
     Kernels,
+    Rollback,
     WidthProbe,
     Widths,
     affordable,
@@ -272,6 +274,17 @@ def test_the_fast_plan_allows_every_width_at_the_times_measured() -> None:
     assert not found.pads_plain_steps
     assert [found.padded(n) for n in (1, 5, 64)] == [1, 5, 64]
     assert found.padded_times() is found.times
+
+
+@pytest.mark.parametrize("rollback", [r for r in Rollback if r is not Rollback.ANY])
+def test_the_widest_pass_of_a_recurrent_memory_is_the_widest_that_was_tried(
+    rollback: Rollback,
+) -> None:
+    widths = (1, 2, 3) if rollback.works else (1,)
+    found = replace(probe([widths], PassTimes(widths, (1.0,) * len(widths))), rollback=rollback)
+    plan = fast(found)
+    assert not plan.is_exact and plan.max_width == widths[-1]
+    assert cheapest([found]).rollback is plan.rollback is rollback
 
 
 def test_a_pass_is_padded_to_the_smallest_width_that_holds_it() -> None:

@@ -89,6 +89,22 @@ def test_a_recurrent_model_has_a_state_that_no_context_changes(tmp_path: Path) -
     assert caches(header) == caches(header, n_ctx=65536) == [state, state, 0]
 
 
+@pytest.mark.parametrize(("arch", "n_states"), [("mamba", 2), ("lfm2", 2 * (1 + 7))])
+def test_snapshots_and_a_second_sequence_have_states_of_their_own(
+    tmp_path: Path, arch: str, n_states: int
+) -> None:
+    header = read_header(write_tiny_model(tmp_path / "m.gguf", arch=arch))  # type: ignore[arg-type]
+    one, *_ = caches(header)
+    assert caches(header, n_sequences=2, n_snapshots=7)[0] == n_states * one
+
+
+def test_the_state_of_a_delta_attention_layer_is_a_matrix_for_each_head(tiny: Header) -> None:
+    layer = Tensor("blk.0.ssm_a", (64, 64), F32, 0)
+    values = {"kda.head_dim": 8, "attention.head_count": 4, "ssm.conv_kernel": 4}
+    header = replace(with_values(tiny, values), tensors=(layer,))
+    assert caches(header)[0] == 4 * (3 * 3 * 4 * 8 + 4 * 8 * 8)
+
+
 def test_a_layer_with_a_state_and_a_fused_projection_has_no_cache(tiny: Header) -> None:
     linear = [Tensor(f"blk.0.{name}", (64, 64), F32, 0) for name in ("ssm_a", "attn_qkv.weight")]
     rest = [tensor for tensor in tiny.tensors if not tensor.name.startswith("blk.0.")]

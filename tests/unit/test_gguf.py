@@ -167,6 +167,7 @@ def test_token_id_out_of_range_counts_as_none(tmp_path: Path) -> None:
         (b"GGUF" + struct.pack("<IQ", 3, 0), "is truncated"),
         (b"\n<!DOCTYPE html><html>", "is a web page"),
         (b"<html lang=en>", "is a web page"),
+        (b"\xef\xbb\xbf<!doctype HTML>", "is a web page"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:00", "is a Git LFS pointer"),
         (b"PK\x03\x04 and more bytes", "not a GGUF file: it starts with b'PK\\x03\\x04'"),
         (b"GGUF" + struct.pack("<IQQ", 1, 0, 0), "is GGUF version 1"),

@@ -394,3 +394,5 @@ def test_local_file_that_is_not_there_is_a_model_error(tmp_path: Path) -> None:
     assert raised.value.exit_code is ExitCode.MODEL
     with pytest.raises(ModelError, match="is a directory"):
         download.plan([LocalFile("x", tmp_path)])
+    with pytest.raises(ModelError, match="cannot be opened: embedded null byte"):
+        download.plan([LocalFile("x", tmp_path / "a\0b")])

@@ -16,6 +16,7 @@ from spec_cli.cli.log import inert, redacted, show_log
     [
         ("token hf_abcDEF123456 is bad", "token hf_*** is bad"),
         ("https://me:pass@hub.example/x", "https://***@hub.example/x"),
+        ("https://me:p@ss@hub.example/x", "https://***@hub.example/x"),
         ("proxy http://tok3n@proxy:3128", "proxy http://***@proxy:3128"),
         ("Authorization: Bearer abc.def", "Authorization: ***"),
         ("{'x': 'Bearer abc'}", "{'x': 'Bearer ***"),
@@ -31,7 +32,14 @@ from spec_cli.cli.log import inert, redacted, show_log
     ],
 )
 def test_secrets_are_left_out_and_nothing_else(text: str, shown: str) -> None:
-    assert redacted(text) == shown
+    assert redacted(text, {}) == shown
+
+
+@pytest.mark.parametrize("name", ["HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"])
+def test_the_users_own_token_is_left_out_whatever_it_looks_like(name: str) -> None:
+    shown = redacted("b'Bearer my own token', my own token.", {name: "my own token\n"})
+    assert "own" not in shown
+    assert redacted("a text", {name: ""}) == redacted("a text", {name: "a"}) == "a text"
 
 
 def test_control_characters_are_made_visible() -> None:

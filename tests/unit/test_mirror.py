@@ -100,6 +100,7 @@ def test_bytes_after_the_last_whole_piece_are_dropped(tmp_path: Path) -> None:
     [
         "",
         "{",
+        "[" * 100_000,
         '{"parts": 1}',
         '{"package": "toy-part{n}==1.0", "parts": 1, "n_bytes": 999999}',
         '{"package": "toy-part{n}==0.9", "parts": 1, "n_bytes": 3414}',

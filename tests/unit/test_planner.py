@@ -222,6 +222,8 @@ GOOD: dict[str, Any] = asdict(
         pytest.param({n: v for n, v in GOOD.items() if n != "price"}, id="no price"),
         pytest.param({n: v for n, v in GOOD.items() if n != "times"}, id="no times"),
         pytest.param({n: v for n, v in GOOD.items() if n != "long_times"}, id="no long times"),
+        pytest.param({n: v for n, v in GOOD.items() if n != "rollback"}, id="no rollback"),
+        pytest.param({**GOOD, "rollback": "somehow"}, id="an unknown rollback"),
         pytest.param({**GOOD, "kernels": None}, id="no kernels"),
         pytest.param({**GOOD, "kernels": {"of": "another version"}}, id="unknown kernels"),
         pytest.param({**GOOD, "widths": 3}, id="a number for widths"),

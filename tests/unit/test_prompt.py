@@ -492,6 +492,13 @@ def test_invalid_utf8_is_a_usage_error_with_the_offset(data: bytes, offset: int)
     assert "`iconv " in (caught.value.hint or "")
 
 
+def test_what_an_encoding_is_likely_to_be_is_in_the_hint() -> None:
+    for data, likely in ((b"na\xefve", "WINDOWS-1252"), ("é".encode("utf-16"), "UTF-16")):
+        with pytest.raises(UsageError) as caught:
+            decode_text(data, "the input")
+        assert f"`iconv -f {likely} -t UTF-8`" in (caught.value.hint or "")
+
+
 def test_cut_character_is_invalid_utf8() -> None:
     with pytest.raises(UsageError, match="byte 0xe4 at offset 1"):
         decode_text("a世".encode()[:-1], "the input")

@@ -250,6 +250,7 @@ def test_packaged_registry_is_sound(tmp_path: Path) -> None:
 # -- mistakes
 
 MISTAKES = [
+    ("x = " + "[" * 100_000, "cannot read", None),
     ("default = ", "cannot read", None),
     ("defualt = 'toy'", "unknown key `defualt`", "did you mean `default`?"),
     ("default = 1", "`default` is 1, but must be a string", None),
@@ -328,6 +329,10 @@ def test_file_that_is_not_utf8_is_a_usage_error(write: Write) -> None:
     path.write_bytes(b"\xff")
     with pytest.raises(UsageError, match="cannot read"):
         load_registry([path])
+
+
+def test_byte_order_mark_of_an_editor_counts_for_nothing(write: Write) -> None:
+    assert load_registry([write("\ufeff" + BASE)]).default.name == "toy"
 
 
 def test_registry_without_a_default_is_refused(write: Write) -> None:

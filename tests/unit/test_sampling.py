@@ -179,7 +179,8 @@ def test_a_penalty_leaves_the_models_own_row_untouched() -> None:
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("temp", -1), ("temp", float("nan")), ("temp", float("inf")), ("top_k", -1), ("top_p", 0),
+    [("temp", -1), ("temp", float("nan")), ("temp", float("inf")), ("temp", 10**400),
+     ("top_k", -1), ("top_k", 2**31), ("repeat_last_n", 2**31), ("top_p", 0),
      ("top_p", 1.5), ("min_p", -0.1), ("min_p", 2), ("repeat_penalty", 0), ("repeat_last_n", -1),
      ("presence_penalty", float("nan")), ("frequency_penalty", float("inf"))],
 )  # fmt: skip

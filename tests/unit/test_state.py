@@ -40,6 +40,7 @@ def test_a_damaged_file_is_as_good_as_none(store: StateStore, tmp_path: Path, co
     (file,) = (tmp_path / "state" / "times").iterdir()
     file.write_text(content)
     assert store.load("times", KEY) is None
+    assert store.entries("times", {}) == []
 
 
 def test_a_directory_that_cannot_be_written_loses_nothing_but_the_memory(tmp_path: Path) -> None:

@@ -42,7 +42,10 @@ def test_a_value_is_json_where_it_can_be_and_text_else(option: str, value: objec
     assert parse_variables([option]) == {"x": value}
 
 
-@pytest.mark.parametrize("option", ["x", "=1", "a b=1", "", "messages=[]", "x=\udcff"])
+@pytest.mark.parametrize(
+    "option",
+    ["x", "=1", "a b=1", "", "messages=[]", "x=\udcff", r'x="\ud800"', r'x=[{"\udfff": 1}]'],
+)
 def test_what_is_no_variable_is_refused(option: str) -> None:
     with pytest.raises(UsageError, match="--template-var"):
         parse_variables([option])

@@ -153,7 +153,13 @@ def test_a_line_that_was_cut_off_is_dropped_and_written_again(tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     ("content", "line"),
-    [("{}\n", 1), ("notes\n", 1), ("notes without an end", 1), ('{"schema": "other/1"}\n', 1)],
+    [
+        ("{}\n", 1),
+        ("[" * 100_000 + "\n", 1),
+        ("notes\n", 1),
+        ("notes without an end", 1),
+        ('{"schema": "other/1"}\n', 1),
+    ],
 )
 def test_a_file_of_something_else_is_refused_and_left_alone(
     tmp_path: Path, content: str, line: int

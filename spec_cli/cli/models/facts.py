@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from rich.filesize import decimal
 
 from spec_cli import download
 from spec_cli.cli.models.tables import cell
 from spec_cli.draft_copy import copies_of
-from spec_cli.gguf import Header
+from spec_cli.errors import ModelError
+from spec_cli.gguf import Header, read_header
 from spec_cli.measured import MeasuredTarget, Measurements
 from spec_cli.modelref import ModelRef, RepoFile
 from spec_cli.pairing import parameters
@@ -114,7 +116,16 @@ def model_facts(ref: ModelRef, header: Header | None, measurements: Measurements
         yield from _header_facts(header)
         yield from _measured_facts(header, measurements)
     elif found is not None:
-        yield "header", "it is not usable"
+        yield "header", f"not usable: {_problem(found.path)}"
+
+
+def _problem(path: Path) -> str:
+    """Why there is no usable header."""
+    try:
+        read_header(path)
+    except ModelError as error:
+        return error.message
+    return "it has just been replaced"
 
 
 def _header_facts(header: Header) -> Iterator[Fact]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Sequence
 
+from spec_cli.cli.log import inert
 from spec_cli.terminal import Terminal
 
 NOTHING = "-"
@@ -16,8 +17,8 @@ def print_json(value: object, terminal: Terminal) -> None:
 
 
 def print_lines(lines: Sequence[str], terminal: Terminal) -> None:
-    """Lines on stdout."""
-    terminal.stdout.writelines(f"{line}\n" for line in lines)
+    """Lines on stdout. They hold what files and registries say: control characters are shown."""
+    terminal.stdout.writelines(f"{inert(line)}\n" for line in lines)
 
 
 def print_rows(
@@ -33,13 +34,14 @@ def print_rows(
     On a terminal, columns whose headings are in `wrapped` may be broken over lines, and
     `columns_for_width`, the widest first, says from which width on how many columns are shown.
     """
+    rows = [[cell(value) for value in row] for row in rows]
     if not terminal.stdout_is_tty:
         print_lines(aligned([headings, *rows]), terminal)
         return
     from rich.console import Console
     from rich.table import Table
 
-    console = Console(file=terminal.stdout, no_color=not terminal.color, markup=False)
+    console = Console(file=terminal.stdout, no_color=not terminal.color, markup=False, emoji=False)
     fitting = (n for width, n in columns_for_width if console.width >= width)
     n_columns = next(fitting, len(headings))
     table = Table(box=None, pad_edge=False)
