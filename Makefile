@@ -5,7 +5,10 @@ PAIR   := qwen2.5-coder-1.5b
 PROMPT := Write a Python function that merges two sorted lists, then explain it in one sentence.
 ARGS   :=
 
-BIN := .venv/bin
+BIN    := .venv/bin
+PYTEST := $(BIN)/python -m pytest
+# Tests side by side, a file of them in one process; those on the real pair need all cores.
+SPREAD := -m 'not model' -n logical --maxprocesses 4 --dist loadfile
 
 # The prompt goes through the environment and is never expanded, so any character survives.
 unexport PROMPT
@@ -32,7 +35,8 @@ run: setup
 
 test: setup
 	@$(BIN)/spec-cli pull $(PAIR)
-	@$(BIN)/python -m pytest
+	@$(PYTEST) $(SPREAD)
+	@$(PYTEST) tests/models
 
 lint: setup
 	@$(BIN)/ruff check
@@ -40,7 +44,7 @@ lint: setup
 	@$(BIN)/mypy spec_cli scripts
 
 check: lint
-	@$(BIN)/python -m pytest -m 'not model'
+	@$(PYTEST) $(SPREAD)
 
 docs: setup
 	@$(BIN)/python scripts/settings_table.py

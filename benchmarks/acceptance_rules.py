@@ -19,16 +19,17 @@ from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from spec_cli.cli.inputs import PromptInput, encode_prompt
+from spec_cli.cli.encode import encode
+from spec_cli.cli.inputs import PromptInput
 from spec_cli.events import Finished
 from spec_cli.loader import Environment
 from spec_cli.prompts import built_in_prompts
 from spec_cli.session import Session
 from spec_cli.settings import DrafterKind, GenerationSettings, SessionSettings
-from spec_cli.spec.acceptance import Accept, MatchRule
+from spec_cli.spec.acceptance import MatchRule
 from spec_cli.spec.coupling import GreedyChooser, make_chooser
 from spec_cli.spec.interfaces import AcceptanceRule, Drawn, Logits, Place
-from spec_cli.spec.sampling import SamplingSettings
+from spec_cli.spec.settings import Accept, SamplingSettings
 from spec_cli.state import StateStore
 
 RULES = ("coupled", "rejection", "block", "match greedy")
@@ -112,7 +113,7 @@ def _count(
     )
     prompt = PromptInput(text, system=None, raw=False, chat_template=None)
     template = session.target_header.chat_template
-    tokens = encode_prompt(session.model, template, prompt, datetime(2026, 1, 1))
+    tokens = encode(session.model, template, prompt, datetime(2026, 1, 1)).tokens
     session.prepare(len(tokens), options.n)
     arm = session.arm(generation, options.k, DrafterKind.MODEL, rule)
     *_, finished = session.generate(tokens, generation, arm)

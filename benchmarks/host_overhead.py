@@ -19,12 +19,12 @@ from spec_cli.drafters.copies import TextCopies
 from spec_cli.drafters.model import DraftModel
 from spec_cli.engine import Decoder
 from spec_cli.events import RoundDone
-from spec_cli.spec.acceptance import Accept, make_rule
+from spec_cli.spec.acceptance import make_rule
 from spec_cli.spec.costs import PassTimes
 from spec_cli.spec.interfaces import Logits
 from spec_cli.spec.meter import PassMeter
 from spec_cli.spec.policy import K_MAX, CostAware
-from spec_cli.spec.sampling import SamplingSettings
+from spec_cli.spec.settings import Accept, SamplingSettings
 from spec_cli.spec.survival import Survival
 from spec_cli.text import Output
 

@@ -21,7 +21,7 @@ from spec_cli.events import Finished
 from spec_cli.loader import Environment
 from spec_cli.session import Session
 from spec_cli.settings import GenerationSettings, SessionSettings
-from spec_cli.spec.sampling import SamplingSettings
+from spec_cli.spec.settings import SamplingSettings
 
 _LOAD_LIMIT_S = 600
 _ANSWER_LIMIT_S = 3600

@@ -42,14 +42,15 @@ from peer_python import python_arms
 from peer_report import BASELINE, Row, table
 from platformdirs import user_cache_path, user_state_path
 
-from spec_cli.cli.inputs import PromptInput, encode_prompt
+from spec_cli.cli.encode import encode
+from spec_cli.cli.inputs import PromptInput
 from spec_cli.cpu import usable_cores
 from spec_cli.gguf import read_header
 from spec_cli.llama.model import LlamaModel, LoadSettings
 from spec_cli.loader import Environment
 from spec_cli.prompts import NamedPrompt, bench_prompts
 from spec_cli.settings import DrafterKind, SessionSettings
-from spec_cli.spec.sampling import SamplingSettings
+from spec_cli.spec.settings import SamplingSettings
 from spec_cli.state import StateStore
 
 GRIDS = {
@@ -175,12 +176,12 @@ def _encode(target: Path, prompts: Sequence[NamedPrompt]) -> dict[str, tuple[int
     with LlamaModel(target, LoadSettings(repack=False)) as model:
         return {
             prompt.id: tuple(
-                encode_prompt(
+                encode(
                     model,
                     template,
                     PromptInput(prompt.text, system=None, raw=False, chat_template=None),
                     datetime(2026, 1, 1),
-                )
+                ).tokens
             )
             for prompt in prompts
         }

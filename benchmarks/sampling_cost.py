@@ -19,7 +19,7 @@ from spec_cli.llama.model import LlamaModel, LoadSettings
 from spec_cli.llama.native import ContextSettings
 from spec_cli.spec.coupling import Chooser, make_chooser
 from spec_cli.spec.interfaces import Logits, Place
-from spec_cli.spec.sampling import SamplingSettings
+from spec_cli.spec.settings import SamplingSettings
 
 SETTINGS = {
     "greedy": SamplingSettings(temp=0),

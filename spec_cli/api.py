@@ -35,9 +35,7 @@ from spec_cli.prompt import NO_VARIABLES, Message, check_text, raw_tokens
 from spec_cli.registry import load_registry
 from spec_cli.session import Session
 from spec_cli.settings import DrafterKind, GenerationSettings, SessionSettings
-from spec_cli.spec.acceptance import Accept
-from spec_cli.spec.exactness import Exact
-from spec_cli.spec.sampling import SamplingSettings
+from spec_cli.spec.settings import Accept, Exact, SamplingSettings
 from spec_cli.spec.stats import RunStats
 from spec_cli.state import StateStore
 from spec_cli.text import NO_OPENING

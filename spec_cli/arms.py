@@ -12,13 +12,13 @@ from spec_cli.drafters.none import NoDrafter
 from spec_cli.drafting import DraftSide
 from spec_cli.learned import GREEDY_RULE, LearnedAcceptance
 from spec_cli.settings import DrafterKind, GenerationSettings
-from spec_cli.spec.acceptance import Accept, make_rule
+from spec_cli.spec.acceptance import make_rule
 from spec_cli.spec.constraint import ConstrainedText
 from spec_cli.spec.exactness import ExactnessPlan
 from spec_cli.spec.interfaces import AcceptanceRule, Drafter
 from spec_cli.spec.meter import PassMeter
 from spec_cli.spec.policy import K_MAX, CostAware, FixedLength, Policy
-from spec_cli.spec.sampling import SamplingSettings
+from spec_cli.spec.settings import Accept, SamplingSettings
 from spec_cli.spec.survival import GREEDY, SAMPLED, Survival
 from spec_cli.text import NO_OPENING, Opening
 

@@ -18,7 +18,7 @@ from spec_cli.settings import GenerationSettings
 from spec_cli.spec.constraint import ConstrainedText
 from spec_cli.spec.counts import counted
 from spec_cli.spec.interfaces import Constraint
-from spec_cli.spec.sampling import SamplingSettings
+from spec_cli.spec.settings import SamplingSettings
 from spec_cli.text import Opening
 
 

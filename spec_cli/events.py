@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from spec_cli.spec.interfaces import Draft
 from spec_cli.spec.stats import RunStats
+
+if TYPE_CHECKING:
+    from spec_cli.spec.interfaces import Draft  # needs numpy
 
 
 class Origin(StrEnum):

@@ -16,7 +16,6 @@ from spec_cli.llama.probe import Prober
 from spec_cli.spec.costs import TARGET_WIDTHS, PassTimes
 from spec_cli.spec.exactness import (
     DEFAULT_KERNELS,
-    Exact,
     ExactnessPlan,
     Kernels,
     Rollback,
@@ -26,6 +25,7 @@ from spec_cli.spec.exactness import (
     fast,
     slowdown,
 )
+from spec_cli.spec.settings import Exact
 from spec_cli.state import StateStore, file_identity
 
 PLANS = "exactness-plans"

@@ -28,7 +28,8 @@ from spec_cli.llama.sequences import LlamaSequences
 from spec_cli.parallel_plan import ParallelPlans
 from spec_cli.settings import SessionSettings
 from spec_cli.spec.costs import DRAFT_WIDTHS, PassTimes
-from spec_cli.spec.exactness import DEFAULT_KERNELS, Exact, ExactnessPlan
+from spec_cli.spec.exactness import DEFAULT_KERNELS, ExactnessPlan
+from spec_cli.spec.settings import Exact
 from spec_cli.spec.shapes import ParallelPlan
 from spec_cli.state import REHEARSED, StateStore, file_identity
 

@@ -16,7 +16,8 @@ from spec_cli.draft_copy import DIGESTS
 from spec_cli.exactness import PLANS, PROBE_VERSION, plan_from_json
 from spec_cli.learned import ACCEPTANCE, LearnedAcceptance
 from spec_cli.spec.costs import DRAFT_WIDTHS, PassTimes
-from spec_cli.spec.exactness import Exact, ExactnessPlan
+from spec_cli.spec.exactness import ExactnessPlan
+from spec_cli.spec.settings import Exact
 from spec_cli.spec.survival import Tally
 from spec_cli.state import PARALLEL_PLANS, REHEARSED, Entry, StateStore, file_identity
 

@@ -17,10 +17,10 @@ from spec_cli.gguf import Header
 from spec_cli.gguf_file import Tensor
 from spec_cli.learned import GREEDY_RULE
 from spec_cli.measured import MeasuredTarget, Measurements
-from spec_cli.spec.acceptance import Accept
 from spec_cli.spec.costs import TARGET_WIDTHS, CostTable, PassTimes
 from spec_cli.spec.forecast import Forecast, forecast, forecast_after
 from spec_cli.spec.policy import K_MAX
+from spec_cli.spec.settings import Accept
 from spec_cli.spec.survival import GREEDY, SAMPLED, Tally, no_tally
 
 ACCEPTANCES = (0.6, 0.7, 0.8, 0.9)

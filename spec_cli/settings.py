@@ -8,9 +8,7 @@ from enum import StrEnum
 from spec_cli.errors import UsageError, wrong_value
 from spec_cli.grammar.gbnf import parse_gbnf
 from spec_cli.prompt import check_text
-from spec_cli.spec.acceptance import Accept
-from spec_cli.spec.exactness import Exact
-from spec_cli.spec.sampling import SamplingSettings
+from spec_cli.spec.settings import Accept, Exact, SamplingSettings
 
 ALL_LAYERS = -1
 MAX_DRAFT_TOKENS = 63

@@ -19,7 +19,7 @@ from spec_cli.spec.exactness import Rollback
 from spec_cli.spec.interfaces import LanguageModel
 from spec_cli.spec.meter import MeteredModel, PassMeter
 from spec_cli.spec.padding import PaddedModel
-from spec_cli.spec.shapes import MAX_ROWS
+from spec_cli.spec.settings import MAX_ROWS
 
 _CONTENDED = 1.6  # times what was measured
 _WORTH_SAYING_S = 0.01  # a plain step; shorter ones are disturbed by anything

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
+import signal
+
+import pytest
 from hypothesis import settings
 
 settings.register_profile("spec-cli", deadline=None)  # machines are busy: no test asserts a time
 settings.load_profile("spec-cli")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _heard_signals() -> None:
+    """In the background, or under nohup, tests begin with signals ignored, and so would the
+    programs that they start and stop. A handler that does nothing is not inherited."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda _number, _frame: None)

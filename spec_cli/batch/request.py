@@ -12,7 +12,7 @@ from spec_cli.errors import SpecError, UsageError
 from spec_cli.names import nearest
 from spec_cli.prompt import Message, check_text, decode_text
 from spec_cli.settings import GenerationSettings
-from spec_cli.spec.sampling import SamplingSettings
+from spec_cli.spec.settings import SamplingSettings
 
 _NUMBERS = {
     name: type(value)

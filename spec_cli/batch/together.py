@@ -13,7 +13,8 @@ from spec_cli.parallel import ParallelDecoder, Text
 from spec_cli.session import Session
 from spec_cli.settings import DrafterKind, GenerationSettings
 from spec_cli.spec.counts import counted
-from spec_cli.spec.shapes import MAX_ROWS, ParallelPlan
+from spec_cli.spec.settings import MAX_ROWS
+from spec_cli.spec.shapes import ParallelPlan
 from spec_cli.spec.stats import RoundCount
 from spec_cli.text import Opening
 

@@ -10,8 +10,7 @@ from random import Random
 from spec_cli.errors import UsageError, wrong_value
 from spec_cli.prompts import NamedPrompt
 from spec_cli.settings import DrafterKind, GenerationSettings
-from spec_cli.spec.acceptance import Accept
-from spec_cli.spec.sampling import SamplingSettings
+from spec_cli.spec.settings import Accept, SamplingSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ from spec_cli.bench.measure import Run
 from spec_cli.bench.ratios import PromptKey, Ratios, Score, kept, of_kind, ratios_of, score
 from spec_cli.bench.runner import MAX_NOISE
 from spec_cli.bench.verdict import Verdict, verdict
-from spec_cli.spec.acceptance import Accept
 from spec_cli.spec.counts import counted
 from spec_cli.spec.exactness import ExactnessPlan
+from spec_cli.spec.settings import Accept
 
 
 @dataclass(frozen=True, slots=True)

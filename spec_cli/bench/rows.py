@@ -13,7 +13,7 @@ from spec_cli.bench.limits import Limits
 from spec_cli.bench.matrix import Arm
 from spec_cli.bench.measure import Measure, Run
 from spec_cli.settings import DrafterKind
-from spec_cli.spec.acceptance import Accept
+from spec_cli.spec.settings import Accept
 
 SCHEMA = "spec-cli/bench-row/1"
 

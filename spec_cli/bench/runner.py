@@ -14,7 +14,7 @@ from spec_cli.errors import Cancelled
 from spec_cli.events import Finished, FinishReason
 from spec_cli.session import Session
 from spec_cli.settings import DrafterKind
-from spec_cli.spec.acceptance import Accept
+from spec_cli.spec.settings import Accept
 
 MAX_NOISE = 0.05  # of a group, above which it is measured again
 _N_WARM_UP = 8  # tokens

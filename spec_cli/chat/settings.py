@@ -9,8 +9,7 @@ from typing import Any
 from spec_cli.errors import UsageError, wrong_value
 from spec_cli.names import nearest
 from spec_cli.settings import MAX_DRAFT_TOKENS, GenerationSettings
-from spec_cli.spec.acceptance import Accept
-from spec_cli.spec.sampling import SamplingSettings
+from spec_cli.spec.settings import Accept, SamplingSettings
 
 Word = str | int | float
 _SWITCH = {"on": True, "off": False}

@@ -7,18 +7,20 @@ from datetime import datetime
 
 import typer
 
+from spec_cli.cli.encode import encode
 from spec_cli.cli.info import describe, trace_header
-from spec_cli.cli.inputs import PromptInput, encode
+from spec_cli.cli.inputs import PromptInput
 from spec_cli.cli.pairs import LocalPair
+from spec_cli.cli.records import Records
 from spec_cli.cli.signals import Interrupts
 from spec_cli.cli.surroundings import surroundings
-from spec_cli.cli.text_options import Records
 from spec_cli.encoding import EncodedPrompt
 from spec_cli.errors import Cancelled
 from spec_cli.events import Finished, FinishReason, Notice, PromptText
 from spec_cli.render.base import Renderer, Tee
-from spec_cli.render.choose import RenderOptions, choose_renderers
+from spec_cli.render.choose import choose_renderers
 from spec_cli.render.info import RunInfo
+from spec_cli.render.options import RenderOptions
 from spec_cli.render.status import Status
 from spec_cli.session import Session
 from spec_cli.settings import GenerationSettings, SessionSettings

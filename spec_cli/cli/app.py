@@ -31,7 +31,7 @@ COMMANDS = {
         takes_settings=True,
     ),
     "pull": Place(
-        "spec_cli.cli.models:pull",
+        "spec_cli.cli.models.pull:pull",
         "Download a model, or both models of a pair, into the Hugging Face cache.",
     ),
     "devices": Place(
@@ -53,7 +53,7 @@ COMMANDS = {
         takes_settings=True,
     ),
     "models": Place(
-        "spec_cli.cli.models:group",
+        "spec_cli.cli.models.group:group",
         "Models by name: list, look into, fetch, delete, pair up. Alone it lists the pairs.",
     ),
     "config": Place(

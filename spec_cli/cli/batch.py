@@ -22,7 +22,8 @@ from spec_cli.batch.results import ResultFile, Row, Stored, dump
 from spec_cli.batch.tally import Tally
 from spec_cli.batch.together import Together, parallel_plan
 from spec_cli.cli.batch_options import STREAM, BatchOptions
-from spec_cli.cli.inputs import PromptInput, encode
+from spec_cli.cli.encode import encode
+from spec_cli.cli.inputs import PromptInput
 from spec_cli.cli.pairs import LocalPair
 from spec_cli.cli.signals import Interrupts
 from spec_cli.cli.surroundings import surroundings
@@ -33,7 +34,7 @@ from spec_cli.render.status import Status
 from spec_cli.render.stdout import Stdout
 from spec_cli.session import Session
 from spec_cli.settings import GenerationSettings, SessionSettings
-from spec_cli.spec.acceptance import Accept
+from spec_cli.spec.settings import Accept
 from spec_cli.terminal import Terminal
 from spec_cli.text import Opening
 

@@ -11,7 +11,7 @@ import typer
 
 from spec_cli.cli.options import require_one
 from spec_cli.errors import UsageError, wrong_value
-from spec_cli.spec.shapes import MAX_ROWS
+from spec_cli.spec.settings import MAX_ROWS
 
 STREAM = "-"  # a standard stream, in place of a file's name
 

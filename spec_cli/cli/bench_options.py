@@ -15,9 +15,9 @@ from spec_cli.cli.verify_options import length_of as fixed_length_of
 from spec_cli.errors import UsageError, wrong_value, wrong_word
 from spec_cli.names import nearest
 from spec_cli.prompts import NamedPrompt, bench_prompts, first_of_each_kind, read_prompts
-from spec_cli.render.bench_formats import Format
+from spec_cli.render.options import Format
 from spec_cli.settings import DrafterKind, SessionSettings
-from spec_cli.spec.acceptance import Accept
+from spec_cli.spec.settings import Accept
 
 _SAMPLING, _OUTPUT, _DRAFTING, _PROMPT = "Sampling", "Output", "Drafting", "Prompt"
 _DRAFTERS = tuple(kind for kind in DrafterKind if kind is not DrafterKind.NONE)

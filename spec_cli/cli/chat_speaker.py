@@ -30,9 +30,10 @@ from spec_cli.events import (
 )
 from spec_cli.prompt import ChatTemplate, Message, chat_tokens
 from spec_cli.render.base import Renderer
-from spec_cli.render.choose import RenderOptions, choose_renderers
+from spec_cli.render.choose import choose_renderers
 from spec_cli.render.info import RunInfo
 from spec_cli.render.notices import Notices
+from spec_cli.render.options import RenderOptions
 from spec_cli.render.status import Status
 from spec_cli.render.summary import summary_lines
 from spec_cli.session import Session

@@ -17,7 +17,7 @@ from spec_cli.errors import Cancelled, ExitCode, SpecError, UsageError
 from spec_cli.events import FinishReason
 from spec_cli.names import nearest
 from spec_cli.prompt import check_text
-from spec_cli.render.text import inert
+from spec_cli.render.inert import inert
 from spec_cli.spec.counts import counted
 from spec_cli.terminal import Terminal
 

@@ -16,8 +16,8 @@ from spec_cli.cli.guard import guarded
 from spec_cli.cli.usage import Command, Group
 from spec_cli.errors import UsageError
 from spec_cli.names import nearest
+from spec_cli.render.inert import one_line
 from spec_cli.render.stdout import Stdout
-from spec_cli.render.text import one_line
 from spec_cli.terminal import detect
 
 SCHEMA = "spec-cli/config/1"

@@ -13,7 +13,7 @@ from typer.core import TyperCommand
 
 from spec_cli.cli.config_file import Given
 from spec_cli.cli.config_settings import Scope, Setting, settings_of
-from spec_cli.cli.config_sources import Configuration, read_files
+from spec_cli.cli.config_sources import Configuration, is_anything_given, read_files
 from spec_cli.cli.guard import guarded
 from spec_cli.cli.late import commands_with_settings
 from spec_cli.cli.usage import Command
@@ -34,8 +34,19 @@ class ConfiguredCommand(Command):
         return guarded(self._run)(ctx)
 
     def _run(self, ctx: typer.Context) -> None:
-        commands = configured_commands(ctx)
-        configuration = load_configuration(commands)
+        used = self._settle(ctx) if is_anything_given(os.environ) else {}
+        try:
+            super().invoke(ctx)
+        except SpecError as error:
+            error.message += _origins(error.message, used)
+            raise
+
+    def _settle(self, ctx: typer.Context) -> dict[str, Given]:
+        """Look up what the command line leaves open; what was found, by flag. Raises UsageError.
+
+        This loads every command that takes settings, to tell a wrong name from one of another.
+        """
+        configuration = load_configuration(configured_commands(ctx))
         _show(configuration.notices())
         used: dict[str, Given] = {}
         for setting in dict.fromkeys(settings_of(self).values()):
@@ -44,11 +55,7 @@ class ConfiguredCommand(Command):
             if given := configuration.given(str(self.name), setting):
                 ctx.params[setting.option.name] = parsed(setting, given, ctx)
                 used[setting.flag] = given
-        try:
-            super().invoke(ctx)
-        except SpecError as error:
-            error.message += _origins(error.message, used)
-            raise
+        return used
 
 
 def configured_commands(ctx: typer.Context) -> dict[str, TyperCommand]:

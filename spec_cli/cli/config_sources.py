@@ -121,6 +121,13 @@ def read_files(environ: Mapping[str, str]) -> list[ConfigFile]:
     return files
 
 
+def is_anything_given(environ: Mapping[str, str]) -> bool:
+    """Whether a variable of the environment or a file may set something."""
+    if any(name.startswith(PREFIX) for name in environ):
+        return True
+    return PROJECT_FILE.is_file() or user_file(environ).is_file()
+
+
 def _at_top(commands: Commands) -> dict[str, Setting]:
     """What a key without a table stands for: the first command's option of that name."""
     first: dict[str, Setting] = {}

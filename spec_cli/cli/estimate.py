@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
-
-import typer
 
 from spec_cli.events import Notice
 from spec_cli.fitter import Fitter
@@ -18,15 +15,6 @@ from spec_cli.render.memory import plan_lines, plan_object
 from spec_cli.render.stdout import Stdout
 from spec_cli.settings import SessionSettings
 from spec_cli.terminal import Terminal
-
-Estimate = Annotated[
-    bool,
-    typer.Option(
-        "--estimate",
-        help="Print how much memory the pair takes, and whether it fits; fetch and load nothing.",
-        rich_help_panel="Machine",
-    ),
-]
 
 
 def print_estimate(

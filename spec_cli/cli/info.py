@@ -16,7 +16,7 @@ from spec_cli.render.info import ModelInfo, RunInfo
 from spec_cli.render.json import exactness_object, facts_object
 from spec_cli.session import Session
 from spec_cli.settings import GenerationSettings
-from spec_cli.spec.sampling import SamplingSettings
+from spec_cli.spec.settings import SamplingSettings
 from spec_cli.trace import SCHEMA as TRACE_SCHEMA
 from spec_cli.trace import costs_object
 

@@ -69,6 +69,15 @@ def group_of(places: Mapping[str, Place]) -> type[TyperGroup]:
             for name, place in places.items():
                 self.add_command(LateCommand(name, place))
 
+        def get_params(self, ctx: Any) -> list[Any]:
+            """Those of the group. A flag that nobody gave is False: Typer has None, and would load
+            pydantic to convert it."""
+            params = super().get_params(ctx)
+            for option in params:
+                if option.default is None and getattr(option, "is_flag", False):
+                    option.default = False
+            return params
+
     return Group
 
 

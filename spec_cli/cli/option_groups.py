@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from spec_cli.cli import options as opt
 from spec_cli.cli import structure_options as structure_opt
 from spec_cli.settings import ALL_LAYERS, DrafterKind, SessionSettings
-from spec_cli.spec.acceptance import Accept
-from spec_cli.spec.sampling import SamplingSettings
+from spec_cli.spec.settings import Accept, SamplingSettings
 
 _SAMPLING = SamplingSettings()
 _SESSION = SessionSettings()

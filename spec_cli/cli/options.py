@@ -9,8 +9,7 @@ import typer
 from spec_cli.cli.completion import complete_draft, complete_pair
 from spec_cli.errors import UsageError, wrong_value
 from spec_cli.settings import DrafterKind
-from spec_cli.spec.acceptance import Accept
-from spec_cli.spec.exactness import Exact
+from spec_cli.spec.settings import Accept, Exact
 
 _MODEL, _DRAFTING = "Models", "Drafting"
 _PROMPT, _SAMPLING, _OUTPUT, _MACHINE = "Prompt", "Sampling", "Output", "Machine"
@@ -292,6 +291,14 @@ BatchSize = Annotated[
         "--batch-size",
         "-b",
         help="Tokens evaluated at once, of the prompt and of a draft.",
+        rich_help_panel=_MACHINE,
+    ),
+]
+Estimate = Annotated[
+    bool,
+    typer.Option(
+        "--estimate",
+        help="Print how much memory the pair takes, and whether it fits; fetch and load nothing.",
         rich_help_panel=_MACHINE,
     ),
 ]

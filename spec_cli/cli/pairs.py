@@ -9,7 +9,6 @@ from spec_cli.download import LocalModel, Plan
 from spec_cli.modelref import Pair
 from spec_cli.pairs import LocalPair as LocalPair
 from spec_cli.pairs import choose_pair as choose_pair
-from spec_cli.render.download import DownloadDisplay
 from spec_cli.terminal import Terminal
 
 
@@ -25,5 +24,7 @@ def fetch_models(plans: Sequence[Plan], terminal: Terminal, *, quiet: bool) -> l
     """Carry out `plans`, with a progress display on stderr while something is downloaded."""
     if quiet or all(plan.found for plan in plans):
         return download.fetch(plans, lambda progress: None)
+    from spec_cli.render.download import DownloadDisplay  # slow to import
+
     with DownloadDisplay(terminal) as display:
         return download.fetch(plans, display.show)

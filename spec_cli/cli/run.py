@@ -8,18 +8,15 @@ from spec_cli.cli import batch_options as many
 from spec_cli.cli import options as opt
 from spec_cli.cli import structure_options as structure_opt
 from spec_cli.cli import text_options as text_opt
-from spec_cli.cli.answer import answer
-from spec_cli.cli.batch import Batch, answer_lines
 from spec_cli.cli.display_options import Color
-from spec_cli.cli.estimate import Estimate, print_estimate
 from spec_cli.cli.grouped import grouped
 from spec_cli.cli.inputs import read_material
 from spec_cli.cli.log import show_log
 from spec_cli.cli.option_groups import Drafting, Machine, Sampling, Structure, session_settings
-from spec_cli.cli.pairs import choose_pair, fetch_pair
+from spec_cli.pairs import choose_pair
 from spec_cli.prompt import compose_prompt
 from spec_cli.registry import load_registry
-from spec_cli.render.choose import RenderOptions
+from spec_cli.render.options import RenderOptions
 from spec_cli.settings import GenerationSettings
 from spec_cli.terminal import ColorMode, detect
 
@@ -61,7 +58,7 @@ def run(
     no_tui: opt.NoTui = False,
     color: Color = ColorMode.AUTO,
     machine: Machine,
-    estimate: Estimate = False,
+    estimate: opt.Estimate = False,
     verbose: opt.Verbose = False,
 ) -> None:
     """Answer one prompt: text on stdout, everything else on stderr.
@@ -122,13 +119,6 @@ def run(
     )
     pair = choose_pair(load_registry(), model, draft_model, drafting.kind)
     settings = session_settings(drafting, machine, drafting.length(pair.draft_tokens))
-    if estimate:
-        print_estimate(pair, settings, terminal, offline=offline, quiet=quiet, as_json=json)
-        return
-    if batch:
-        files = fetch_pair(pair, terminal, offline=offline, quiet=quiet)
-        answer_lines(Batch(files, prompt_input, settings, generation, batch), terminal)
-        return
     render = RenderOptions(
         quiet,
         json,
@@ -138,6 +128,13 @@ def run(
         hide_reasoning=hide_reasoning or quiet,
         echo=echo,
     )
-    with text_opt.records(terminal, output, trace, prompt_cache) as records:
-        files = fetch_pair(pair, terminal, offline=offline, quiet=quiet)
-        answer(files, prompt_input, settings, generation, records, render)
+
+    from spec_cli.cli.run_start import Run  # slow to import: help does without
+
+    wanted = Run(pair, prompt_input, settings, generation, terminal, render, offline)
+    if estimate:
+        wanted.estimate()
+    elif batch:
+        wanted.answer_lines(batch)
+    else:
+        wanted.answer(output, trace, prompt_cache)

@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 from spec_cli.errors import ResourceError
+from spec_cli.llama.bindings import bindings
 from spec_cli.llama.library import library
 
 _KINDS = ("cpu", "gpu", "igpu", "accel", "meta")  # enum ggml_backend_dev_type, ggml-backend.h
@@ -91,8 +92,7 @@ def _describe(ggml: Any, handle: int) -> Device:
 def _ggml() -> Any:
     """libggml with the device functions typed; llama_cpp.llama_cpp does not bind them."""
     library()
-    from llama_cpp._ggml import libggml
-
+    libggml = bindings("_ggml").libggml
     handle, size_p = ctypes.c_void_p, ctypes.POINTER(ctypes.c_size_t)
     for name, arguments, result in (
         ("ggml_backend_reg_count", [], ctypes.c_size_t),

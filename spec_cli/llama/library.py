@@ -10,10 +10,12 @@ import logging
 import os
 from collections import deque
 from functools import cache
+from importlib.metadata import version
 from types import ModuleType
 from typing import Any
 
 from spec_cli.errors import ResourceError, SpecError
+from spec_cli.llama.bindings import bindings
 
 # OpenMP threads spin at barriers; a bounded spin costs nothing on a quiet machine and keeps the
 # step time on a busy one (p95 174 -> 52 ms measured). It has to be set before the library loads.
@@ -79,9 +81,7 @@ class Library:
     @property
     def version(self) -> str:
         """The version of llama-cpp-python, which fixes the llama.cpp commit."""
-        import llama_cpp
-
-        return str(llama_cpp.__version__)
+        return version("llama-cpp-python")
 
     @property
     def system_info(self) -> str:
@@ -91,11 +91,11 @@ class Library:
 
 @cache
 def library() -> Library:
-    """Load llama.cpp on first use (0.4 s)."""
+    """Load llama.cpp on first use."""
     os.environ.setdefault("GOMP_SPINCOUNT", _SPIN_COUNT)
     os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # pages of a debugger's output on an abort
     try:
-        from llama_cpp import llama_cpp as api
+        api = bindings("llama_cpp")
     except (ImportError, RuntimeError, OSError) as error:
         raise SpecError(
             f"llama.cpp cannot be loaded: {error}",

@@ -21,7 +21,8 @@ from spec_cli.llama.sequences import LlamaSequences
 from spec_cli.spec.exactness import ExactnessPlan, agree
 from spec_cli.spec.interfaces import Logits
 from spec_cli.spec.padding import PaddedModel
-from spec_cli.spec.shapes import MAX_ROWS, ParallelPlan, Shape
+from spec_cli.spec.settings import MAX_ROWS
+from spec_cli.spec.shapes import ParallelPlan, Shape
 
 _LENGTHS = (264, 7, 40, 19)  # tokens of the texts, in turns; the first attends to 512 cells
 _N_PROMPT = 100  # tokens of a prompt that is read in two parts,

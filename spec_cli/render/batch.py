@@ -12,8 +12,8 @@ from rich.progress import TextColumn
 from spec_cli.batch.tally import Tally
 from spec_cli.events import DraftingOff, Event, Notice, PromptProgress, RoundDone
 from spec_cli.render.bar import bar
+from spec_cli.render.inert import inert
 from spec_cli.render.style import number, percent, seconds
-from spec_cli.render.text import inert
 from spec_cli.spec.counts import counted
 from spec_cli.spec.stats import RoundCount
 from spec_cli.terminal import Terminal

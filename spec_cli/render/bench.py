@@ -14,8 +14,9 @@ from spec_cli.bench.report import Report
 from spec_cli.bench.rows import Row, row_of
 from spec_cli.bench.synthetic import Outlook, conclusion
 from spec_cli.render.bench_blocks import BenchInfo, bench_blocks
-from spec_cli.render.bench_formats import Format, rows_as
+from spec_cli.render.bench_formats import rows_as
 from spec_cli.render.bench_json import bench_object
+from spec_cli.render.options import Format
 from spec_cli.render.stdout import Stdout
 from spec_cli.render.verify import Grid, aligned
 from spec_cli.terminal import Terminal

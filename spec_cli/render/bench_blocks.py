@@ -14,9 +14,9 @@ from spec_cli.bench.report import Report
 from spec_cli.bench.rows import Row
 from spec_cli.bench.statistics import MIN_RATIOS
 from spec_cli.bench.verdict import interval
+from spec_cli.render.inert import one_line
 from spec_cli.render.info import RunInfo
 from spec_cli.render.style import UNKNOWN, number, percent, seconds
-from spec_cli.render.text import one_line
 from spec_cli.render.verify import Grid
 from spec_cli.spec.counts import counted
 

@@ -6,20 +6,9 @@ import csv
 import io
 import json
 from collections.abc import Sequence
-from enum import StrEnum
 
 from spec_cli.bench.rows import Row
-
-
-class Format(StrEnum):
-    """How a measurement is printed."""
-
-    TEXT = "text"
-    MD = "md"
-    CSV = "csv"
-    JSON = "json"
-    JSONL = "jsonl"
-    SQL = "sql"
+from spec_cli.render.options import Format
 
 
 def rows_as(form: Format, rows: Sequence[Row], table: str) -> str:

@@ -14,7 +14,7 @@ from spec_cli.errors import UsageError
 from spec_cli.files import write_whole
 from spec_cli.render.canvas import Canvas, Point
 from spec_cli.render.canvas_svg import SvgCanvas
-from spec_cli.render.text import one_line
+from spec_cli.render.inert import one_line
 from spec_cli.spec.costs import PassTimes
 
 # Okabe and Ito's colours: distinct to colour-blind readers.

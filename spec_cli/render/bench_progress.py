@@ -10,7 +10,7 @@ from rich.progress import MofNCompleteColumn, TextColumn
 
 from spec_cli.bench.runner import Step
 from spec_cli.render.bar import bar
-from spec_cli.render.text import one_line
+from spec_cli.render.inert import one_line
 from spec_cli.terminal import Terminal
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from rich.style import Style
 
@@ -14,6 +13,7 @@ from spec_cli.render.info import RunInfo
 from spec_cli.render.json import JsonLines, JsonObject
 from spec_cli.render.live import LiveRenderer
 from spec_cli.render.notices import Notices
+from spec_cli.render.options import RenderOptions
 from spec_cli.render.reasoning import ReasoningText
 from spec_cli.render.stdout import Stdout
 from spec_cli.render.style import ORIGIN_STYLES
@@ -21,23 +21,6 @@ from spec_cli.render.summary import Summary
 from spec_cli.render.text import PipeText, TerminalText
 from spec_cli.render.turn import TurnLine
 from spec_cli.terminal import Terminal
-
-
-@dataclass(frozen=True, slots=True)
-class RenderOptions:
-    """What the user asked for. `json` wins over `jsonl`; `brief`: a line in place of a summary.
-
-    `quiet` says nothing of reasoning: that is hidden by `hide_reasoning`.
-    """
-
-    quiet: bool = False
-    json: bool = False
-    jsonl: bool = False
-    show_origin: bool = False
-    no_tui: bool = False
-    brief: bool = False
-    hide_reasoning: bool = False
-    echo: bool = False
 
 
 def choose_renderers(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spec_cli.doctor.report import Report
-from spec_cli.render.text import inert
+from spec_cli.render.inert import inert
 
 SCHEMA = "spec-cli/doctor/1"
 

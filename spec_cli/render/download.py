@@ -21,7 +21,7 @@ from rich.progress import Progress as Bars
 from rich.table import Column
 
 from spec_cli.download import Progress
-from spec_cli.render.text import one_line
+from spec_cli.render.inert import one_line
 from spec_cli.terminal import Terminal
 
 

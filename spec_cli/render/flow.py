@@ -17,7 +17,8 @@ from collections.abc import Iterator
 from rich.cells import cell_len
 
 from spec_cli.events import Origin
-from spec_cli.render.text import TerminalText, inert
+from spec_cli.render.inert import inert
+from spec_cli.render.text import TerminalText
 
 _TAB = 8
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from spec_cli.spec.exactness import Exact, ExactnessPlan
+from spec_cli.spec.exactness import ExactnessPlan
+from spec_cli.spec.settings import Exact
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import TextIO
 
 from spec_cli.events import Event, Finished, Notice, PromptText, ReasoningDelta, TextDelta
 from spec_cli.render.base import Renderer
-from spec_cli.render.text import inert
+from spec_cli.render.inert import inert
 
 
 class Notices(Renderer):

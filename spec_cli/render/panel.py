@@ -10,9 +10,9 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from spec_cli.events import PromptProgress
+from spec_cli.render.inert import one_line
 from spec_cli.render.info import RunInfo
 from spec_cli.render.style import number, percent, round_times, speedup
-from spec_cli.render.text import one_line
 from spec_cli.spec.counts import counted
 from spec_cli.spec.stats import RunStats
 

@@ -9,8 +9,8 @@ from rich.style import Style
 
 from spec_cli.events import Event, Finished, ReasoningDelta, TextDelta
 from spec_cli.render.base import Renderer
+from spec_cli.render.inert import inert
 from spec_cli.render.stdout import Stdout
-from spec_cli.render.text import inert
 
 PARTING = "\n\n"  # between the reasoning and the answer, where one terminal shows both
 

@@ -10,7 +10,7 @@ from rich.live import Live
 from rich.spinner import Spinner
 from rich.text import Text
 
-from spec_cli.render.text import one_line
+from spec_cli.render.inert import one_line
 from spec_cli.terminal import Terminal
 
 

@@ -11,10 +11,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from spec_cli.render.inert import inert, one_line
 from spec_cli.render.info import RunInfo
 from spec_cli.render.stdout import Stdout
 from spec_cli.render.style import percent
-from spec_cli.render.text import inert, one_line
 from spec_cli.spec.counts import counted
 from spec_cli.terminal import Terminal
 from spec_cli.verify.comparison import Comparison

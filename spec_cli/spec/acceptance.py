@@ -27,7 +27,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from enum import StrEnum
 from functools import cache
 
 import numpy as np
@@ -44,15 +43,8 @@ from spec_cli.spec.interfaces import (
     Place,
     Verdict,
 )
-from spec_cli.spec.sampling import SamplingSettings, candidates
-
-
-class Accept(StrEnum):
-    """The acceptance rule. All keep the target's distribution; at temperature 0 all are greedy."""
-
-    COUPLED = "coupled"
-    REJECTION = "rejection"
-    BLOCK = "block"
+from spec_cli.spec.sampling import candidates
+from spec_cli.spec.settings import Accept, SamplingSettings
 
 
 def make_rule(

@@ -17,8 +17,9 @@ import numpy as np
 
 from spec_cli.spec.counts import counted
 from spec_cli.spec.interfaces import LanguageModel, Weights
+from spec_cli.spec.settings import MAX_ROWS
 
-TARGET_WIDTHS = (1, 2, 3, 4, 6, 8, 12, 16)
+TARGET_WIDTHS = (1, 2, 3, 4, 6, 8, 12, MAX_ROWS)
 DRAFT_WIDTHS = (1, 2, 4, 8, 64, 256)  # one guess, catching up, and reading a prompt
 
 

@@ -20,15 +20,9 @@ import numpy as np
 from spec_cli.spec.distribution import probability
 from spec_cli.spec.interfaces import Drawn, Logits, Place, Weights
 from spec_cli.spec.noise import gumbel, noise_at_least
-from spec_cli.spec.sampling import (
-    Candidates,
-    SamplingSettings,
-    allowed_head,
-    candidates,
-    require_finite,
-    shaped,
-)
+from spec_cli.spec.sampling import Candidates, allowed_head, candidates, require_finite, shaped
 from spec_cli.spec.selection import top_k
+from spec_cli.spec.settings import SamplingSettings
 
 _MANY = 4096  # candidates from which on it pays not to score them all
 _N_LIKELIEST = 64

@@ -29,18 +29,6 @@ Rows = Mapping[int, Logits]
 """By width: the logits of the first rows after one and the same context, shape [n, n_vocab]."""
 
 
-class Exact(StrEnum):
-    """Whether target passes keep to one class of widths.
-
-    `auto`: where it costs less than `MAX_AUTO_PRICE`; `on`: always, at the lowest price there
-    is; `off`: never.
-    """
-
-    AUTO = "auto"
-    ON = "on"
-    OFF = "off"
-
-
 class Rollback(StrEnum):
     """How a memory forgets tokens at the end of a pass.
 

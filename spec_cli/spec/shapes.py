@@ -10,10 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from spec_cli.spec.costs import TARGET_WIDTHS
+from spec_cli.spec.settings import MAX_ROWS
 
 Shape = tuple[int, int]
-
-MAX_ROWS = TARGET_WIDTHS[-1]  # of a pass in all: the cost table goes no further
 
 
 def shapes_for(n_texts: int) -> tuple[Shape, ...]:

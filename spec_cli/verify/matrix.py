@@ -10,7 +10,7 @@ from random import Random
 from spec_cli.errors import wrong_value
 from spec_cli.prompts import NamedPrompt
 from spec_cli.settings import DrafterKind, GenerationSettings
-from spec_cli.spec.sampling import SamplingSettings
+from spec_cli.spec.settings import SamplingSettings
 
 
 class ArmDrafter(StrEnum):

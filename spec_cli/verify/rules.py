@@ -15,9 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from spec_cli.errors import Cancelled
-from spec_cli.spec.acceptance import Accept, make_rule
+from spec_cli.spec.acceptance import make_rule
 from spec_cli.spec.interfaces import NO_DRAFT, AcceptanceRule, Draft, Logits
-from spec_cli.spec.sampling import SamplingSettings, candidates
+from spec_cli.spec.sampling import candidates
+from spec_cli.spec.settings import Accept, SamplingSettings
 from spec_cli.verify.chisquare import ChiSquare, Counts, chi_square
 from spec_cli.verify.rows import RowPair
 

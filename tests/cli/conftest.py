@@ -6,7 +6,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -132,6 +133,13 @@ def finished(process: subprocess.Popen[bytes], stdin: bytes | None = None) -> Do
         process.communicate()
         raise
     return Done(process.returncode, stdout, stderr.decode())
+
+
+def wait_until(happened: Callable[[], object], process: subprocess.Popen[bytes]) -> None:
+    """Wait for what `process` is about to do; it must not end before."""
+    while not happened():
+        assert process.poll() is None, finished(process)
+        time.sleep(0.01)
 
 
 @dataclass(frozen=True, slots=True)

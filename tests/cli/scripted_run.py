@@ -29,10 +29,12 @@ from spec_cli.events import (
     RoundDone,
     TextDelta,
 )
-from spec_cli.render.choose import RenderOptions, choose_renderers
+from spec_cli.render.choose import choose_renderers
 from spec_cli.render.info import ModelInfo, RunInfo
+from spec_cli.render.options import RenderOptions
 from spec_cli.spec.costs import PassTimes
-from spec_cli.spec.exactness import Exact, ExactnessPlan, Kernels
+from spec_cli.spec.exactness import ExactnessPlan, Kernels
+from spec_cli.spec.settings import Exact
 from spec_cli.spec.stats import RoundCount, RunStats
 
 PLAIN_STEP_S = 0.0315

@@ -7,7 +7,6 @@ import io
 import json
 import signal
 import sqlite3
-import time
 import xml.etree.ElementTree as xml
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,15 +17,17 @@ import pytest
 
 from spec_cli.bench.matrix import PLAIN, Arm
 from spec_cli.cli import bench as command
+from spec_cli.cli import bench_start as start
 from spec_cli.cli.bench_options import run_command
 from spec_cli.exactness import Planner
 from spec_cli.llama.context import LlamaContext
 from spec_cli.settings import DrafterKind, SessionSettings
 from spec_cli.spec.acceptance import MatchRule
 from spec_cli.spec.costs import PassTimes
-from spec_cli.spec.exactness import DEFAULT_KERNELS, Exact, ExactnessPlan
+from spec_cli.spec.exactness import DEFAULT_KERNELS, ExactnessPlan
 from spec_cli.spec.interfaces import Draft, Logits, Verdict
-from tests.cli.conftest import Call, Done, SpecCli, finished
+from spec_cli.spec.settings import Exact
+from tests.cli.conftest import Call, Done, SpecCli, finished, wait_until
 from tests.cli.emulator import Emulator
 from tests.cli.tiny_models import Models
 
@@ -71,7 +72,7 @@ def no_session(monkeypatch: Patch) -> None:
     def load(*_: object) -> None:
         raise AssertionError("a model was loaded")
 
-    monkeypatch.setattr(command, "Session", load)
+    monkeypatch.setattr(start, "Session", load)
 
 
 def test_a_report_in_a_pipe_is_plain_and_ends_with_a_command_to_paste(
@@ -210,7 +211,7 @@ def test_a_picture_is_drawn(bench: Bench, tmp_path: Path) -> None:
 def test_an_acceptance_is_reckoned_with_and_nothing_is_generated(
     bench: Bench, monkeypatch: Patch
 ) -> None:
-    monkeypatch.setattr(command, "bench_pair", None)
+    monkeypatch.setattr(start, "bench_pair", None)
     run = bench("--synthetic", "0.8")
     lines = run.stdout.decode().splitlines()
     assert run.exit_code == 0, run.stderr
@@ -336,8 +337,7 @@ def test_an_interrupt_prints_and_keeps_what_is_finished(
         "bench", models.target, "--prompts", prompts, *options,
         "--export", export, "--format", "json",
     )  # fmt: skip
-    while process.poll() is None and (not export.exists() or export.read_text().count("\n") < 6):
-        time.sleep(0.01)
+    wait_until(lambda: export.exists() and export.read_text().count("\n") >= 6, process)
     process.send_signal(signal.SIGINT)
     run = finished(process)
     assert (run.exit_code, run.stderr) == (130, "")

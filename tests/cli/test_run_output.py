@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import GREEDY, N_TOKENS, Call, Done, SpecCli
+from tests.cli.conftest import GREEDY, N_TOKENS, Call, Done, SpecCli, wait_until
 from tests.cli.tiny_models import Models
 
 RENDERED = "<|im_start|>user\nhello there<|im_end|>\n<|im_start|>assistant\n"
@@ -121,9 +120,7 @@ def test_an_interrupted_run_leaves_its_text_in_the_file(
     path, trace = tmp_path / "out.txt", tmp_path / "trace.jsonl"
     endless = (*GREEDY, "-c", "60000", "-k", "2", *models.pair)
     process = spec_cli.start(*endless, "-o", path, "--trace", trace)
-    while not trace.exists() or trace.read_bytes().count(b'"round"') < 20:
-        assert process.poll() is None
-        time.sleep(0.01)
+    wait_until(lambda: trace.exists() and trace.read_bytes().count(b'"round"') >= 20, process)
     assert not path.exists()
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=20)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pexpect
 import pytest
 
-from spec_cli.render.text import inert
+from spec_cli.render.inert import inert
 from tests.cli.conftest import GREEDY, N_TOKENS, Call, Done, SpecCli
 from tests.cli.emulator import Emulator, printed
 from tests.cli.tiny_models import Models

@@ -8,12 +8,13 @@ import pty
 import signal
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 from signal import SIGHUP, SIGINT, SIGTERM
 
 import pytest
 
-from tests.cli.conftest import GREEDY, Done, SpecCli
+from tests.cli.conftest import GREEDY, Done, SpecCli, wait_until
 from tests.cli.tiny_models import Models
 
 SOON_S = 20  # on a busy machine; without the signal, each of these runs would take minutes
@@ -115,12 +116,15 @@ def test_a_signal_while_a_recurrent_model_reads_the_prompt_in_ends_the_run(
 
 def open_when_read(fifo: Path, process: subprocess.Popen[bytes]) -> int:
     """Open `fifo` for writing as soon as `process` has it open for reading."""
-    while process.poll() is None:
-        try:
-            return os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
-        except OSError:
-            time.sleep(0.01)
-    raise AssertionError(ended(process))
+    writers: list[int] = []
+
+    def is_open() -> bool:
+        with suppress(OSError):
+            writers.append(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK))
+        return bool(writers)
+
+    wait_until(is_open, process)
+    return writers[0]
 
 
 @each_signal
@@ -158,8 +162,7 @@ def test_a_signal_while_a_template_takes_forever_ends_the_run(
     forever.write_text("{{ 10 ** (10 ** 9) }}")
     process = spec_cli.start("run", "hi", "-m", models.target, "--chat-template", forever)
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-    while not children.read_text():
-        time.sleep(0.01)
+    wait_until(children.read_text, process)
     process.send_signal(SIGINT)
     assert ended(process) == Done(130, b"", "")
 
@@ -169,8 +172,12 @@ def test_a_signal_while_a_long_text_is_tokenised_ends_the_run(
 ) -> None:
     path = tmp_path / "long.txt"
     path.write_text("a" * (2 << 20))
-    process = spec_cli.start("run", "--raw", "-f", path, "-m", models.slow_to_read)
-    time.sleep(3)  # whatever it does by then
+    # A text is tokenised in a thread, the only one besides the first.
+    one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+    args = ("run", "--raw", "-f", path, "-m", models.slow_to_read, "-t", "1")
+    process = spec_cli.start(*args, env=one)
+    threads = Path(f"/proc/{process.pid}/task")
+    wait_until(lambda: len(list(threads.iterdir())) > 1, process)
     process.send_signal(SIGINT)
     assert ended(process) == Done(130, b"", "")
 

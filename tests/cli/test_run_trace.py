@@ -6,7 +6,6 @@ import json
 import re
 import signal
 import stat
-import time
 from collections.abc import Iterable
 from functools import reduce
 from operator import add
@@ -17,7 +16,7 @@ import pytest
 
 from spec_cli.spec.stats import MIN_PLAIN_STEPS
 from spec_cli.trace import TraceFile
-from tests.cli.conftest import GREEDY, N_TOKENS, Call, SpecCli
+from tests.cli.conftest import GREEDY, N_TOKENS, Call, SpecCli, wait_until
 from tests.cli.tiny_models import Models
 
 DOCS = (Path(__file__).parents[2] / "docs" / "json.md").read_text(encoding="utf-8")
@@ -197,9 +196,7 @@ def test_the_text_is_the_same_with_a_trace(call: Call, models: Models, tmp_path:
 def test_a_killed_run_leaves_whole_lines(spec_cli: SpecCli, models: Models, tmp_path: Path) -> None:
     path = tmp_path / "trace.jsonl"
     process = spec_cli.start(*GREEDY, "-c", "60000", *models.pair, "-k", "2", "--trace", path)
-    while not path.exists() or path.read_bytes().count(b'"round"') < 20:
-        assert process.poll() is None
-        time.sleep(0.01)
+    wait_until(lambda: path.exists() and path.read_bytes().count(b'"round"') >= 20, process)
     process.send_signal(signal.SIGKILL)
     process.communicate()
     header, *rounds = lines_of(path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +20,8 @@ from spec_cli.spec.acceptance import MatchRule
 from spec_cli.spec.costs import PassTimes
 from spec_cli.spec.exactness import DEFAULT_KERNELS, ExactnessPlan
 from spec_cli.spec.interfaces import Draft, Logits, Verdict
-from tests.cli.conftest import Call, Done, SpecCli, finished
+from spec_cli.verify import rows
+from tests.cli.conftest import Call, Done, SpecCli, finished, wait_until
 from tests.cli.emulator import Emulator
 from tests.cli.tiny_models import Models
 
@@ -203,7 +203,8 @@ def block_by_the_token(monkeypatch: Patch) -> None:
 def test_a_rule_that_does_not_keep_the_distribution_fails(
     verify: Verify, monkeypatch: Patch, break_it: Callable[[Patch], None], wrong: set[str]
 ) -> None:
-    monkeypatch.setattr(command, "_QUICK", replace(command._QUICK, n_rounds=1500))
+    monkeypatch.setattr(command, "_QUICK", replace(command._QUICK, n_rounds=1000))
+    monkeypatch.setattr(rows, "N_PAIRS", 1)  # that on which a wrong rule shows most
     plant(monkeypatch, WIDTHS)
     break_it(monkeypatch)
     run = verify("-n", "12", "--temp", "0.8", "--drafter", "model", "--json")
@@ -347,8 +348,7 @@ def test_an_interrupt_prints_and_keeps_what_is_finished(
     save = tmp_path / "matrix.jsonl"
     args = many(models, prompts, save)
     process = spec_cli.start(*args, "--json")
-    while process.poll() is None and (not save.exists() or save.read_text().count("\n") < 6):
-        time.sleep(0.01)
+    wait_until(lambda: save.exists() and save.read_text().count("\n") >= 6, process)
     process.send_signal(signal.SIGINT)
     run = finished(process)
     assert run.exit_code == 130

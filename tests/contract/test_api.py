@@ -23,7 +23,7 @@ from spec_cli.errors import DownloadError, ModelError, PairError, UsageError
 from spec_cli.events import FinishReason
 from spec_cli.grammar.json_schema import schema_to_gbnf
 from spec_cli.settings import GenerationSettings, SessionSettings
-from spec_cli.spec.sampling import SamplingSettings
+from spec_cli.spec.settings import SamplingSettings
 from tests.tiny_gguf import bpe_vocab, write_tiny_model
 
 DOCS = (Path(spec_cli.__file__).parent.parent / "docs" / "python.md").read_text()
@@ -338,6 +338,16 @@ def test_importing_the_package_loads_nothing_and_the_api_no_llama_cpp(home: Path
     loaded = set(run_python(code, home).stdout.split())
     assert "numpy" in loaded
     assert loaded.isdisjoint({"typer", "rich", "llama_cpp", "huggingface_hub", "jinja2"})
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_program_can_use_llama_cpp_itself_before_or_after(home: Path, order: int) -> None:
+    lines = [
+        "from spec_cli.llama.library import library; library().api.llama_backend_init()",
+        "import llama_cpp; llama_cpp.Llama, llama_cpp.llama_cpp.llama_backend_init()",
+    ]
+    done = run_python("\n".join(lines[::order]), home)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_the_package_has_no_other_attributes_and_is_typed() -> None:

@@ -21,10 +21,10 @@ from spec_cli.loader import Environment
 from spec_cli.prompts import NamedPrompt
 from spec_cli.session import Session
 from spec_cli.settings import DrafterKind, GenerationSettings, SessionSettings
-from spec_cli.spec.acceptance import Accept
 from spec_cli.spec.costs import PassTimes
 from spec_cli.spec.exactness import DEFAULT_KERNELS, ExactnessPlan
 from spec_cli.spec.interfaces import AcceptanceRule, Logits
+from spec_cli.spec.settings import Accept
 from spec_cli.state import StateStore
 
 PROMPTS = (NamedPrompt("greeting", "a", "hello there"), NamedPrompt("code", "b", "def add(a"))

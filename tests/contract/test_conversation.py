@@ -17,8 +17,7 @@ from spec_cli.loader import Environment
 from spec_cli.prompt import ChatTemplate, chat_tokens
 from spec_cli.session import Session
 from spec_cli.settings import DrafterKind, GenerationSettings, SessionSettings
-from spec_cli.spec.exactness import Exact
-from spec_cli.spec.sampling import SamplingSettings
+from spec_cli.spec.settings import Exact, SamplingSettings
 from spec_cli.state import StateStore
 from tests.tiny_gguf import CHATML
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from spec_cli.cli.inputs import PromptInput, encode, encode_measured
+from spec_cli.cli.encode import encode, encode_measured
+from spec_cli.cli.inputs import PromptInput
 from spec_cli.encoding import encode_chat, template_for
 from spec_cli.errors import Cancelled
 from spec_cli.prompt import Message

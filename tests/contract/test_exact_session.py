@@ -27,11 +27,11 @@ from spec_cli.render.json import result_object
 from spec_cli.session import Session
 from spec_cli.settings import DrafterKind, GenerationSettings, SessionSettings
 from spec_cli.spec.costs import TARGET_WIDTHS, PassTimes
-from spec_cli.spec.exactness import DEFAULT_KERNELS, Exact, ExactnessPlan, Kernels, Widths
+from spec_cli.spec.exactness import DEFAULT_KERNELS, ExactnessPlan, Kernels, Widths
 from spec_cli.spec.interfaces import LanguageModel, Logits
 from spec_cli.spec.meter import MeteredModel
 from spec_cli.spec.padding import PaddedModel
-from spec_cli.spec.sampling import SamplingSettings
+from spec_cli.spec.settings import Exact, SamplingSettings
 from spec_cli.state import StateStore
 
 GREEDY = GenerationSettings(seed=1, sampling=SamplingSettings(temp=0), max_tokens=24)

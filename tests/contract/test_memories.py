@@ -25,9 +25,9 @@ from spec_cli.loader import Environment, Loader
 from spec_cli.session import Session
 from spec_cli.settings import DrafterKind, GenerationSettings, SessionSettings
 from spec_cli.spec.costs import PassTimes
-from spec_cli.spec.exactness import DEFAULT_KERNELS, Exact, ExactnessPlan, Rollback, Widths
+from spec_cli.spec.exactness import DEFAULT_KERNELS, ExactnessPlan, Rollback, Widths
 from spec_cli.spec.interfaces import Logits
-from spec_cli.spec.sampling import SamplingSettings
+from spec_cli.spec.settings import Exact, SamplingSettings
 from spec_cli.state import StateStore
 from tests.tiny_gguf import N_WINDOW, write_tiny_model
 

@@ -21,10 +21,9 @@ from spec_cli.llama.native import ContextSettings
 from spec_cli.llama.sequences import LlamaSequences
 from spec_cli.session import Session
 from spec_cli.settings import GenerationSettings, SessionSettings
-from spec_cli.spec.exactness import Exact
 from spec_cli.spec.interfaces import Logits
-from spec_cli.spec.sampling import SamplingSettings
-from spec_cli.spec.shapes import MAX_ROWS, ParallelPlan, shapes_for
+from spec_cli.spec.settings import MAX_ROWS, Exact, SamplingSettings
+from spec_cli.spec.shapes import ParallelPlan, shapes_for
 from spec_cli.spec.stats import RoundCount
 from spec_cli.state import StateStore
 from spec_cli.text import NO_OPENING, Opening

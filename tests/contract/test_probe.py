@@ -22,8 +22,9 @@ from spec_cli.llama.model import LlamaModel, LoadSettings
 from spec_cli.llama.native import KV_TYPES, ContextSettings
 from spec_cli.llama.probe import Prober
 from spec_cli.spec.costs import TARGET_WIDTHS
-from spec_cli.spec.exactness import DEFAULT_KERNELS, Exact, Kernels, Rollback, WidthProbe
+from spec_cli.spec.exactness import DEFAULT_KERNELS, Kernels, Rollback, WidthProbe
 from spec_cli.spec.interfaces import Logits
+from spec_cli.spec.settings import Exact
 from spec_cli.state import StateStore
 
 STEADY = Kernels(k_type="bf16")

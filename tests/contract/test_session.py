@@ -16,9 +16,8 @@ from spec_cli.loader import Environment
 from spec_cli.session import Session
 from spec_cli.settings import DrafterKind, GenerationSettings, SessionSettings
 from spec_cli.spec.costs import DRAFT_WIDTHS, PassTimes
-from spec_cli.spec.exactness import Exact
 from spec_cli.spec.meter import PassMeter
-from spec_cli.spec.sampling import SamplingSettings
+from spec_cli.spec.settings import Exact, SamplingSettings
 from spec_cli.state import StateStore
 from spec_cli.text import NO_OPENING, Opening
 from tests.tiny_gguf import bpe_vocab, write_tiny_model

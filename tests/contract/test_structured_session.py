@@ -29,10 +29,9 @@ from spec_cli.loader import Loader
 from spec_cli.reasoning import find_format
 from spec_cli.session import NO_ANSWER, Session
 from spec_cli.settings import DrafterKind, GenerationSettings
-from spec_cli.spec.acceptance import Accept
 from spec_cli.spec.costs import TARGET_WIDTHS
-from spec_cli.spec.exactness import DEFAULT_KERNELS, Exact
-from spec_cli.spec.sampling import SamplingSettings
+from spec_cli.spec.exactness import DEFAULT_KERNELS
+from spec_cli.spec.settings import Accept, Exact, SamplingSettings
 from spec_cli.text import Opening
 from tests.contract.test_exact_session import plan
 from tests.contract.test_session import Desk, desk, run, settings, tokens_of  # noqa: F401

@@ -11,10 +11,10 @@ from spec_cli.drafters.model import DraftModel
 from spec_cli.drafters.none import NoDrafter
 from spec_cli.engine import Decoder
 from spec_cli.events import Event, Finished, RoundDone, TextDelta
-from spec_cli.spec.acceptance import Accept, make_rule
+from spec_cli.spec.acceptance import make_rule
 from spec_cli.spec.interfaces import AcceptanceRule, Drafter, LanguageModel
 from spec_cli.spec.policy import FixedLength, Policy
-from spec_cli.spec.sampling import SamplingSettings
+from spec_cli.spec.settings import Accept, SamplingSettings
 from spec_cli.spec.survival import Survival
 from spec_cli.text import Output
 from tests.engine.fakes import EOG, ScriptedDrafter, TableLM, ticking_clock

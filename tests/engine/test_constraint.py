@@ -15,12 +15,13 @@ from spec_cli.drafters.model import DraftModel
 from spec_cli.drafters.none import NoDrafter
 from spec_cli.engine import Decoder
 from spec_cli.events import FinishReason
-from spec_cli.spec.acceptance import Accept, BlockRule, MatchRule, RejectionRule, make_rule
+from spec_cli.spec.acceptance import BlockRule, MatchRule, RejectionRule, make_rule
 from spec_cli.spec.constraint import ConstrainedText
 from spec_cli.spec.interfaces import AcceptanceRule, Drafter
 from spec_cli.spec.policy import FixedLength
 from spec_cli.spec.rounds import FixedRound
-from spec_cli.spec.sampling import NothingAllowed, SamplingSettings, candidates
+from spec_cli.spec.sampling import NothingAllowed, candidates
+from spec_cli.spec.settings import Accept, SamplingSettings
 from spec_cli.spec.survival import Survival
 from spec_cli.text import Output
 from tests.engine.fakes import EOG, ScriptedDrafter, TableLM, ticking_clock

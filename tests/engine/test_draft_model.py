@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_cli.drafters.model import N_ROWS, DraftModel
-from spec_cli.spec.acceptance import Accept, make_rule, recent
+from spec_cli.spec.acceptance import make_rule, recent
 from spec_cli.spec.interfaces import AcceptanceRule, Evidence, Logits
 from spec_cli.spec.prefix import common_prefix
-from spec_cli.spec.sampling import SamplingSettings
+from spec_cli.spec.settings import Accept, SamplingSettings
 from spec_cli.spec.survival import Survival, model_evidence
 from tests.engine.fakes import TableLM
 from tests.engine.generation import GREEDY, SAMPLED

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from spec_cli.errors import UsageError
 from spec_cli.events import DraftingOff, FinishReason, Origin, PromptProgress, TextDelta
-from spec_cli.spec.acceptance import Accept, make_rule
+from spec_cli.spec.acceptance import make_rule
 from spec_cli.spec.costs import PassTimes
 from spec_cli.spec.interfaces import Budget, Draft, Drafter, Source
 from spec_cli.spec.meter import PassMeter
 from spec_cli.spec.policy import CostAware
 from spec_cli.spec.rounds import FixedRound
-from spec_cli.spec.sampling import SamplingSettings
+from spec_cli.spec.settings import Accept, SamplingSettings
 from spec_cli.spec.survival import Survival
 from tests.engine.fakes import EOG, ScriptedDrafter, TableLM
 from tests.engine.generation import (

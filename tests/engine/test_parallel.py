@@ -15,11 +15,11 @@ from spec_cli.drafters.none import NoDrafter
 from spec_cli.errors import CheckError
 from spec_cli.events import FinishReason
 from spec_cli.parallel import ParallelDecoder, Text
-from spec_cli.spec.acceptance import Accept, make_rule
+from spec_cli.spec.acceptance import make_rule
 from spec_cli.spec.costs import PassTimes
 from spec_cli.spec.interfaces import Budget, Draft, Drafter, Logits, Verdict
 from spec_cli.spec.meter import PassMeter
-from spec_cli.spec.sampling import SamplingSettings
+from spec_cli.spec.settings import Accept, SamplingSettings
 from spec_cli.spec.shapes import ParallelPlan, best_width, shapes_for
 from spec_cli.spec.survival import Survival
 from spec_cli.text import Output

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from spec_cli.engine import Decoder
 from spec_cli.errors import Cancelled
 from spec_cli.events import Event, Finished, FinishReason, PromptProgress, RoundDone
-from spec_cli.spec.acceptance import Accept, make_rule
+from spec_cli.spec.acceptance import make_rule
 from spec_cli.spec.interfaces import Drafter, Logits
 from spec_cli.spec.policy import FixedLength
-from spec_cli.spec.sampling import SamplingSettings
+from spec_cli.spec.settings import Accept, SamplingSettings
 from spec_cli.text import Output
 from tests.engine.fakes import EOG, ScriptedDrafter, TableLM, ticking_clock
 from tests.engine.generation import GREEDY, SAMPLED, Run, chain_drafter, generate

@@ -17,11 +17,12 @@ import pytest
 from spec_cli.drafters.none import NoDrafter
 from spec_cli.engine import Decoder
 from spec_cli.spec import acceptance
-from spec_cli.spec.acceptance import Accept, BlockRule, RejectionRule, SamplingRule, make_rule
+from spec_cli.spec.acceptance import BlockRule, RejectionRule, SamplingRule, make_rule
 from spec_cli.spec.interfaces import AcceptanceRule, Distribution, Drafter, Evidence, Source
 from spec_cli.spec.policy import FixedLength, Policy
 from spec_cli.spec.rounds import FixedRound
-from spec_cli.spec.sampling import SamplingSettings, candidates
+from spec_cli.spec.sampling import candidates
+from spec_cli.spec.settings import Accept, SamplingSettings
 from spec_cli.text import Output
 from tests.engine.fakes import ScriptedDrafter, TableLM, ticking_clock
 from tests.engine.generation import GREEDY, Run, chain_drafter, check_invariants, ngram_drafter

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from spec_cli.cli.inputs import PromptInput, encode
+from spec_cli.cli.encode import encode
+from spec_cli.cli.inputs import PromptInput
 from spec_cli.events import Finished, FinishReason, TextDelta
 from spec_cli.loader import Environment
 from spec_cli.session import Session
 from spec_cli.settings import DrafterKind, GenerationSettings, SessionSettings
-from spec_cli.spec.exactness import Exact
-from spec_cli.spec.sampling import SamplingSettings
+from spec_cli.spec.settings import Exact, SamplingSettings
 from tests.models.conftest import RealPair
 
 pytestmark = pytest.mark.model

@@ -7,12 +7,13 @@ from datetime import datetime
 
 import pytest
 
-from spec_cli.cli.inputs import PromptInput, encode
+from spec_cli.cli.encode import encode
+from spec_cli.cli.inputs import PromptInput
 from spec_cli.loader import Environment
 from spec_cli.prompts import NamedPrompt, built_in_prompts
 from spec_cli.session import Session
 from spec_cli.settings import SessionSettings
-from spec_cli.spec.exactness import Exact
+from spec_cli.spec.settings import Exact
 from spec_cli.verify.archive import Archive
 from spec_cli.verify.matrix import ArmDrafter, Matrix
 from spec_cli.verify.run import verify_pair
@@ -20,7 +21,7 @@ from tests.models.conftest import RealPair
 
 pytestmark = pytest.mark.model
 
-SHORT = ("code-intervals", "steps-trains")
+CODE, STEPS = ("code-intervals",), ("steps-trains",)
 CROSSING = ("extract-minutes",)  # its answer takes the context past 512 tokens
 N_TOKENS = 24
 
@@ -43,7 +44,8 @@ def test_the_default_pair_is_bit_exact_and_keeps_every_token(
 ) -> None:
     settings = SessionSettings(draft_tokens=7, exact=Exact.ON)
     matrices = [
-        matrix(SHORT, tuple(ArmDrafter), (0.0, 0.8), 3, 7),
+        matrix(CODE, tuple(ArmDrafter), (0.0,), 7),
+        matrix(STEPS, tuple(ArmDrafter), (0.8,), 3),
         matrix(CROSSING, (ArmDrafter.MODEL, ArmDrafter.RANDOM), (0.8,), 7),
     ]
     with Session(real_pair.target, real_pair.draft, settings, environment) as session:

@@ -11,9 +11,7 @@ import pytest
 from spec_cli.loader import Environment
 from spec_cli.session import Session
 from spec_cli.settings import GenerationSettings, SessionSettings
-from spec_cli.spec.acceptance import Accept
-from spec_cli.spec.exactness import Exact
-from spec_cli.spec.sampling import SamplingSettings
+from spec_cli.spec.settings import Accept, Exact, SamplingSettings
 from spec_cli.state import StateStore
 from tests.tiny_gguf import write_tiny_model
 

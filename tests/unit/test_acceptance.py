@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from spec_cli.spec import acceptance
 from spec_cli.spec.acceptance import (
-    Accept,
     BlockRule,
     MatchRule,
     RejectionRule,
@@ -24,7 +23,8 @@ from spec_cli.spec.acceptance import (
 )
 from spec_cli.spec.distribution import excess, probability, residual
 from spec_cli.spec.interfaces import NO_DRAFT, Distribution, Draft, Drawn, Logits
-from spec_cli.spec.sampling import Candidates, SamplingSettings, candidates
+from spec_cli.spec.sampling import Candidates, candidates
+from spec_cli.spec.settings import Accept, SamplingSettings
 from tests.unit.test_distribution import Uniform, outcomes, sparse
 
 Tokens = tuple[int, ...]

@@ -13,7 +13,7 @@ from spec_cli.batch.request import Failure, Request, read_request
 from spec_cli.errors import ExitCode
 from spec_cli.prompt import Message
 from spec_cli.settings import GenerationSettings
-from spec_cli.spec.sampling import SamplingSettings
+from spec_cli.spec.settings import SamplingSettings
 
 RUN = GenerationSettings(seed=1, sampling=SamplingSettings(temp=0.5, top_k=7), max_tokens=9)
 

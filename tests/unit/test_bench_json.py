@@ -26,8 +26,8 @@ from spec_cli.download import LocalModel
 from spec_cli.prompts import NamedPrompt
 from spec_cli.render.bench import print_bench, print_outlook
 from spec_cli.render.bench_blocks import BenchInfo
-from spec_cli.render.bench_formats import Format
 from spec_cli.render.bench_setup import setup_row
+from spec_cli.render.options import Format
 from spec_cli.spec.costs import CostTable, PassTimes
 from spec_cli.terminal import Terminal
 from tests.cli.scripted_run import INFO as SCRIPTED

@@ -11,7 +11,7 @@ from spec_cli.bench.matrix import PLAIN, Arm, Group, Matrix, make_arms
 from spec_cli.errors import UsageError
 from spec_cli.prompts import NamedPrompt
 from spec_cli.settings import DrafterKind
-from spec_cli.spec.acceptance import Accept
+from spec_cli.spec.settings import Accept
 
 PROMPTS = tuple(NamedPrompt(f"p{i}", "own", f"text {i}") for i in range(4))
 COUPLED, BLOCK = Accept.COUPLED, Accept.BLOCK

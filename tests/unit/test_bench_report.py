@@ -23,16 +23,17 @@ from spec_cli.errors import UsageError
 from spec_cli.prompts import NamedPrompt
 from spec_cli.render.bench import markdown
 from spec_cli.render.bench_blocks import BenchInfo, bench_blocks
-from spec_cli.render.bench_formats import Format, rows_as
+from spec_cli.render.bench_formats import rows_as
 from spec_cli.render.bench_json import bench_object
 from spec_cli.render.bench_plot import check_plot, plot, write_plot
 from spec_cli.render.bench_progress import time_left
 from spec_cli.render.canvas_svg import SvgCanvas
 from spec_cli.render.info import ModelInfo, RunInfo
+from spec_cli.render.options import Format
 from spec_cli.render.verify import Grid, aligned
-from spec_cli.spec.acceptance import Accept
 from spec_cli.spec.costs import PassTimes
-from spec_cli.spec.exactness import DEFAULT_KERNELS, Exact, ExactnessPlan
+from spec_cli.spec.exactness import DEFAULT_KERNELS, ExactnessPlan
+from spec_cli.spec.settings import Accept, Exact
 from tests.unit.test_bench_runs import AUTO, FOUR, made
 
 PROMPTS = tuple(NamedPrompt(f"p{i}", "code" if i < 5 else "prose", "text") for i in range(10))

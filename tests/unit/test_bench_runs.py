@@ -14,7 +14,7 @@ from spec_cli.bench.measure import Measure, Run, measure_of
 from spec_cli.bench.rows import row_of, run_of, setup_of
 from spec_cli.events import Finished, FinishReason
 from spec_cli.settings import DrafterKind
-from spec_cli.spec.acceptance import Accept
+from spec_cli.spec.settings import Accept
 from spec_cli.spec.stats import RoundCount, RunStats
 
 FOUR = Arm(DrafterKind.AUTO, 4)

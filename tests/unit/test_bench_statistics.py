@@ -13,7 +13,7 @@ from spec_cli.bench.ratios import PromptKey, Ratios, kept, prompt_ratios, ratios
 from spec_cli.bench.statistics import Estimate, estimate
 from spec_cli.bench.verdict import verdict
 from spec_cli.settings import DrafterKind
-from spec_cli.spec.acceptance import Accept
+from spec_cli.spec.settings import Accept
 from tests.unit.test_bench_runs import AUTO, FOUR, made
 
 

@@ -13,7 +13,7 @@ from spec_cli.chat.archive import SCHEMA, Saved, dump, load
 from spec_cli.chat.conversation import Conversation, Turn
 from spec_cli.chat.settings import SETTING_NAMES, ChatSettings
 from spec_cli.errors import UsageError
-from spec_cli.spec.acceptance import Accept
+from spec_cli.spec.settings import Accept
 
 DEFAULT = ChatSettings()
 

@@ -14,7 +14,8 @@ from spec_cli.errors import UsageError
 from spec_cli.spec.constraint import N_KEPT, ConstrainedText
 from spec_cli.spec.coupling import make_chooser
 from spec_cli.spec.interfaces import Logits, Place
-from spec_cli.spec.sampling import NothingAllowed, SamplingSettings, allowed_head, candidates
+from spec_cli.spec.sampling import NothingAllowed, allowed_head, candidates
+from spec_cli.spec.settings import SamplingSettings
 from tests.toy_constraint import Tokens, Toy
 
 NO_FILTER = SamplingSettings(temp=1.0, top_k=0, top_p=1.0, min_p=0.0)

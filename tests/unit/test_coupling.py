@@ -19,7 +19,7 @@ from spec_cli.errors import ModelError
 from spec_cli.spec.coupling import CoupledChooser, GreedyChooser, make_chooser
 from spec_cli.spec.interfaces import Ids, Logits, Place, Weights
 from spec_cli.spec.noise import gumbel, noise_at_least, uniform
-from spec_cli.spec.sampling import SamplingSettings
+from spec_cli.spec.settings import SamplingSettings
 from tests.unit.test_sampling import LONG, NO_FILTER, long_row
 
 SIGMAS = 4.0

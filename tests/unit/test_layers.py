@@ -12,7 +12,7 @@ import pytest
 PACKAGE = Path(__file__).parent.parent.parent / "spec_cli"
 FILES = sorted(PACKAGE.rglob("*.py"))
 HOMES = {
-    "llama_cpp": ("llama/",),
+    "spec_cli.llama.bindings": ("llama/",),
     "huggingface_hub": ("hub.py",),
     "tomlkit": ("registry_edit.py",),
     "typer": ("cli/",),
@@ -34,11 +34,19 @@ def imports(file: Path) -> Iterator[str]:
             yield node.module or ""
 
 
+def is_in(module: str, library: str) -> bool:
+    return f"{module}.".startswith(f"{library}.")
+
+
 @pytest.mark.parametrize("library", HOMES)
 def test_a_library_is_imported_in_its_home_only(library: str) -> None:
-    importers = {name_of(f) for f in FILES if library in {i.partition(".")[0] for i in imports(f)}}
+    importers = {name_of(f) for f in FILES if any(is_in(i, library) for i in imports(f))}
     assert importers
     assert all(importer.startswith(HOMES[library]) for importer in importers)
+
+
+def test_llama_cpp_is_loaded_through_its_bindings_alone() -> None:
+    assert not [f for f in FILES if any(is_in(i, "llama_cpp") for i in imports(f))]
 
 
 @pytest.mark.parametrize("file", [f for f in FILES if name_of(f).startswith("spec/")], ids=name_of)

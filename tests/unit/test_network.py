@@ -27,9 +27,10 @@ def test_listening_server_is_reachable(port: int) -> None:
 
 
 def test_closed_port_is_not_reachable(port: int) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        free_port = closed.getsockname()[1]
-    assert not is_reachable(f"http://127.0.0.1:{free_port}", timeout_s=10)
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))  # and it does not listen; nobody else gets the port
+        taken = closed.getsockname()[1]
+        assert not is_reachable(f"http://127.0.0.1:{taken}", timeout_s=10)
 
 
 def test_name_server_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from spec_cli.errors import Cancelled
 from spec_cli.events import FinishReason
-from spec_cli.spec.acceptance import Accept, make_rule
+from spec_cli.spec.acceptance import make_rule
 from spec_cli.spec.costs import PassTimes
 from spec_cli.spec.exactness import DEFAULT_KERNELS, ExactnessPlan, Widths
 from spec_cli.spec.interfaces import Drafter, LanguageModel, Logits
 from spec_cli.spec.padding import PaddedModel
-from spec_cli.spec.sampling import SamplingSettings
+from spec_cli.spec.settings import Accept, SamplingSettings
 from tests.engine.fakes import EOG, ScriptedDrafter, TableLM
 from tests.engine.generation import GREEDY, SAMPLED, Run, generate, model_drafter, ngram_drafter
 

@@ -21,13 +21,13 @@ from spec_cli.spec.costs import TARGET_WIDTHS, PassTimes
 from spec_cli.spec.exactness import (
     DEFAULT_KERNELS,
     MAX_AUTO_PRICE,
-    Exact,
     ExactnessPlan,
     Kernels,
     WidthProbe,
     Widths,
     price,
 )
+from spec_cli.spec.settings import Exact
 from spec_cli.state import StateStore
 
 STEADY = Kernels(k_type="bf16")

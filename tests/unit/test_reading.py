@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from spec_cli.reading import matches, rows_from
-from spec_cli.spec.acceptance import Accept, make_rule
-from spec_cli.spec.sampling import SamplingSettings
+from spec_cli.spec.acceptance import make_rule
+from spec_cli.spec.settings import Accept, SamplingSettings
 from tests.engine.fakes import TableLM
 
 TEXT = [1, 2, 3, 4, 1, 3, 2, 2, 4, 1, 1, 3, 4, 2, 3, 1, 4, 4, 2, 1, 3]

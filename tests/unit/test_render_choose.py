@@ -12,7 +12,8 @@ import pytest
 from rich.style import Style
 
 from spec_cli.events import Event, Origin, PromptText, ReasoningDelta
-from spec_cli.render.choose import RenderOptions, choose_renderers
+from spec_cli.render.choose import choose_renderers
+from spec_cli.render.options import RenderOptions
 from spec_cli.render.reasoning import ReasoningText
 from spec_cli.terminal import Terminal
 from tests.cli.scripted_run import INFO, TEXT, scripted_events

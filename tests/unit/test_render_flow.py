@@ -23,12 +23,13 @@ from spec_cli.events import (
     TextDelta,
 )
 from spec_cli.render.flow import TextFlow, walk
+from spec_cli.render.inert import inert
 from spec_cli.render.live import LiveRenderer
 from spec_cli.render.notices import Notices
 from spec_cli.render.reasoning import PARTING, ReasoningText
 from spec_cli.render.stdout import Stdout
 from spec_cli.render.style import ORIGIN_STYLES
-from spec_cli.render.text import TerminalText, inert
+from spec_cli.render.text import TerminalText
 from spec_cli.spec.stats import RunStats
 from tests.cli.emulator import Emulator, printed
 from tests.cli.scripted_run import INFO, TEXT

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from spec_cli.events import Event, Finished, FinishReason, Notice, Origin, TextDelta
 from spec_cli.render.base import Renderer, Tee
+from spec_cli.render.inert import inert
 from spec_cli.render.notices import Notices
 from spec_cli.render.stdout import Stdout
 from spec_cli.render.style import ORIGIN_STYLES
-from spec_cli.render.text import PipeText, TerminalText, inert
+from spec_cli.render.text import PipeText, TerminalText
 from spec_cli.spec.stats import RunStats
 
 END = Finished(FinishReason.STOP, (), RunStats())

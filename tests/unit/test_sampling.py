@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from spec_cli.errors import ModelError, UsageError
 from spec_cli.spec.interfaces import Logits, Weights
-from spec_cli.spec.sampling import SamplingSettings, candidates, penalised
+from spec_cli.spec.sampling import candidates, penalised
 from spec_cli.spec.selection import min_p, top_k, top_p
+from spec_cli.spec.settings import SamplingSettings
 
 rows = st.lists(st.integers(-40, 40).map(lambda i: i / 4), min_size=1, max_size=40).map(
     lambda values: np.array(values, dtype=np.float32)

@@ -12,7 +12,7 @@ from spec_cli.spec.acceptance import MatchRule, make_rule
 from spec_cli.spec.costs import PassTimes
 from spec_cli.spec.exactness import DEFAULT_KERNELS, ExactnessPlan
 from spec_cli.spec.interfaces import NO_DRAFT, Draft, Drawn, Logits, Verdict
-from spec_cli.spec.sampling import SamplingSettings
+from spec_cli.spec.settings import SamplingSettings
 from spec_cli.verify.difference import Difference, Judge, end_difference, largest_difference
 from spec_cli.verify.recorder import Departure, Recorder
 

@@ -16,7 +16,7 @@ import pytest
 from spec_cli.prompts import NamedPrompt
 from spec_cli.render.verify import PLAIN, UNICODE, aligned, print_report, results
 from spec_cli.render.verify_json import print_json, report_object
-from spec_cli.spec.acceptance import Accept
+from spec_cli.spec.settings import Accept
 from spec_cli.terminal import Terminal
 from spec_cli.verify.chisquare import ChiSquare
 from spec_cli.verify.comparison import Comparison

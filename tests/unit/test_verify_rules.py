@@ -9,8 +9,9 @@ import pytest
 
 from spec_cli.errors import Cancelled
 from spec_cli.spec import acceptance
-from spec_cli.spec.acceptance import Accept, MatchRule
+from spec_cli.spec.acceptance import MatchRule
 from spec_cli.spec.interfaces import Draft, Logits, Verdict
+from spec_cli.spec.settings import Accept
 from spec_cli.verify.chisquare import ChiSquare
 from spec_cli.verify.rows import RowPair, likeliest, most_contested, positions
 from spec_cli.verify.rules import FALSE_ALARM, SAMPLINGS, RuleCheck, check_rules

@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from spec_cli.cli.models.facts import prediction_json
-from spec_cli.cli.models.listing import AsJson
-from spec_cli.cli.models.names import Draft, Target
+from spec_cli.cli.models.options import AsJson, Draft, Target
 from spec_cli.cli.models.tables import aligned, cell, print_json, print_lines
 from spec_cli.cli.surroundings import state_store
 from spec_cli.compatibility import Compatibility, compare

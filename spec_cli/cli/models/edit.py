@@ -9,7 +9,7 @@ import typer
 
 from spec_cli import download
 from spec_cli.cli.completion import complete_own_pair
-from spec_cli.cli.models.names import Draft, Target
+from spec_cli.cli.models.options import Draft, Target
 from spec_cli.errors import ModelError, UsageError, wrong_value
 from spec_cli.gguf import read_header
 from spec_cli.modelref import LocalFile, ModelRef

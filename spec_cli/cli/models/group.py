@@ -2,17 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import typer
 
 from spec_cli.cli.guard import guarded
-from spec_cli.cli.models import check, edit, listing, path, pull, remove, show, suggest
-from spec_cli.cli.models.listing import AsJson, Files
-from spec_cli.cli.usage import Command, Group
+from spec_cli.cli.late import Place, group_of
+from spec_cli.cli.models.options import AsJson, Files
 from spec_cli.errors import UsageError
 
-group = typer.Typer(cls=Group, rich_markup_mode="rich")
+COMMANDS = {
+    "list": Place(
+        "spec_cli.cli.models.listing:list_models",
+        "List the pairs that are known by name; the default one is marked with `*`.",
+    ),
+    "show": Place(
+        "spec_cli.cli.models.show:show", "Show everything known of a pair or of a model."
+    ),
+    "pull": Place(
+        "spec_cli.cli.models.pull:pull",
+        "Download a model, or both models of a pair, into the Hugging Face cache.",
+    ),
+    "rm": Place(
+        "spec_cli.cli.models.remove:rm",
+        "Delete the cached files of a pair or model, copies of its draft, and its measurements.",
+    ),
+    "path": Place(
+        "spec_cli.cli.models.path:path",
+        "Print the path of a model's file, of a split model the first part, and nothing else.",
+    ),
+    "check": Place(
+        "spec_cli.cli.models.check:check",
+        "Compare a target and a draft by their headers, and predict what drafting gains here.",
+    ),
+    "suggest": Place(
+        "spec_cli.cli.models.suggest:suggest",
+        "Find drafts for a target: in the cache, and those of its pairs in the registry.",
+    ),
+    "add": Place(
+        "spec_cli.cli.models.edit:add",
+        "Give a target and its draft a name, in the models.toml of your configuration directory.",
+    ),
+    "forget": Place(
+        "spec_cli.cli.models.edit:forget",
+        "Take a pair out of the models.toml of your configuration directory. No file is deleted.",
+    ),
+}
+
+group = typer.Typer(cls=group_of(COMMANDS), rich_markup_mode="rich")
 
 
 @group.callback(invoke_without_command=True)
@@ -27,24 +62,10 @@ def models(context: typer.Context, files: Files = False, as_json: AsJson = False
       spec-cli models suggest ./target.gguf
     """
     if context.invoked_subcommand is None:
-        listing.list_models(files=files, as_json=as_json)
+        from spec_cli.cli.models.listing import list_models
+
+        list_models(files=files, as_json=as_json)
     elif files or as_json:
         option = "--json" if as_json else "--files"
         hint = f"write `spec-cli models {context.invoked_subcommand} {option}`"
         raise UsageError(f"{option} stands before the command", hint=hint)
-
-
-_COMMANDS: dict[str, Callable[..., None]] = {
-    "list": listing.list_models,
-    "show": show.show,
-    "pull": pull.pull,
-    "rm": remove.rm,
-    "path": path.path,
-    "check": check.check,
-    "suggest": suggest.suggest,
-    "add": edit.add,
-    "forget": edit.forget,
-}
-
-for name, command in _COMMANDS.items():
-    group.command(name, cls=Command)(guarded(command))

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
 from rich.filesize import decimal
 
 from spec_cli import download, hub
 from spec_cli.cli.models.facts import model_json
+from spec_cli.cli.models.options import AsJson, Files
 from spec_cli.cli.models.tables import NOTHING, cell, print_json, print_rows
 from spec_cli.gguf import Header
 from spec_cli.headers import usable_header
@@ -26,11 +24,6 @@ _WRAPPED = ("NOTES", "LICENCE")
 # On a terminal at least so wide, so many of the columns.
 _COLUMNS_FOR_WIDTH = ((200, 8), (120, 6), (0, 4))
 _FILE_COLUMNS = ("FILE", "SIZE", "QUANT", "ARCHITECTURE", "PARAMETERS", "REPOSITORY")
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-Files = Annotated[
-    bool, typer.Option("--files", help="List the GGUF files in the Hugging Face cache instead.")
-]
 
 
 def list_models(files: Files = False, as_json: AsJson = False) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from spec_cli import download
-from spec_cli.cli.models.names import Name
+from spec_cli.cli.models.options import Name
 from spec_cli.errors import ModelError
 from spec_cli.registry import load_registry
 from spec_cli.terminal import detect

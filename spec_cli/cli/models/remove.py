@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.filesize import decimal
 
-from spec_cli.cli.models.names import Name
+from spec_cli.cli.models.options import Name
 from spec_cli.cli.models.tables import print_lines
 from spec_cli.cli.surroundings import state_store
 from spec_cli.errors import ModelError, UsageError

@@ -12,8 +12,7 @@ from spec_cli.cli.models.facts import (
     model_json,
     prediction_json,
 )
-from spec_cli.cli.models.listing import AsJson
-from spec_cli.cli.models.names import Name
+from spec_cli.cli.models.options import AsJson, Name
 from spec_cli.cli.models.tables import cell, print_json, print_lines
 from spec_cli.cli.surroundings import state_store
 from spec_cli.errors import PairError

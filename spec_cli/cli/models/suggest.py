@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from rich.filesize import decimal
 
 from spec_cli import download, hub
-from spec_cli.cli.models.listing import AsJson
-from spec_cli.cli.models.names import Target
+from spec_cli.cli.models.options import AsJson, Target
 from spec_cli.cli.models.tables import NOTHING, cell, print_json, print_lines, print_rows
 from spec_cli.cli.surroundings import state_store
 from spec_cli.gguf import Header, read_header

@@ -1,4 +1,4 @@
-"""The arguments that name a model, shared by the commands."""
+"""The arguments and options that the commands share."""
 
 from __future__ import annotations
 
@@ -34,4 +34,8 @@ Draft = Annotated[
         show_default=False,
         autocompletion=complete_draft_model,
     ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Files = Annotated[
+    bool, typer.Option("--files", help="List the GGUF files in the Hugging Face cache instead.")
 ]
