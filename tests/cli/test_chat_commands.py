@@ -192,7 +192,7 @@ def test_a_pair_that_runs_already_is_not_loaded_again_and_one_without_room_chang
             raise ResourceError("the pair needs 900 GiB, but 4 GiB are free")
         return Speaker(files, *rest)
 
-    monkeypatch.setattr("spec_cli.cli.chat.Speaker", load)
+    monkeypatch.setattr("spec_cli.cli.chat_start.Speaker", load)
     run = call(*args, stdin=lines("hello there", f"/pair {models.target}", "and then?"))
     assert (run.stdout, run.exit_code, loaded) == (alone, 0, ["target.gguf"])
     loaded.clear()

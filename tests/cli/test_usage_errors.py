@@ -66,7 +66,7 @@ OPTIONS = [
 ARGUMENTS = [
     ("run hello world", "1 argument too many: `world`", "put a prompt of several words in quotes"),
     ("run Why is the sky blue", "4 arguments too many: `is` and so on", "in quotes"),
-    ("chat hello", "1 argument too many: `hello`", "`spec-cli chat --help`"),
+    ("chat hello there", "1 argument too many: `there`", "`spec-cli chat --help`"),
     ("verify a b", "1 argument too many: `b`", "`spec-cli verify --help`"),
     ("devices cpu", "1 argument too many: `cpu`", "`spec-cli devices --help`"),
     ("models list a", "1 argument too many: `a`", "`spec-cli models list --help`"),

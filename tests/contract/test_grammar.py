@@ -63,7 +63,7 @@ BAD = {
     'root ::= "\0"': "there is a NUL character",
     "root ::= r0\n" + "".join(f'r{i} ::= r{i + 1} "x" | r{i + 1} "y"\n' for i in range(40))
     + 'r40 ::= "z"': "branches too often",
-    "x" * 300_000: "at most 262144 fit",
+    "x" * 300_000: "at most 262,144 fit",
 }  # fmt: skip
 
 
