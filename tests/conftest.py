@@ -14,7 +14,8 @@ settings.load_profile("spec-cli")
 @pytest.fixture(scope="session", autouse=True)
 def _heard_signals() -> None:
     """In the background, or under nohup, tests begin with signals ignored, and so would the
-    programs that they start and stop. A handler that does nothing is not inherited."""
-    for number in (signal.SIGINT, signal.SIGHUP):
+    programs that they start and stop. A handler is not inherited."""
+    handlers = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: lambda *_: None}
+    for number, handler in handlers.items():
         if signal.getsignal(number) is signal.SIG_IGN:
-            signal.signal(number, lambda _number, _frame: None)
+            signal.signal(number, handler)

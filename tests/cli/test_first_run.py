@@ -67,7 +67,8 @@ def test_a_run_after_one_that_was_killed_is_like_any_other(
         finished(process)
     run = fresh(*GREEDY, *PLAIN, *models.pair, "--json")
     assert run.json["tokens"] == plain.json["tokens"]
-    assert not list(fresh.home.rglob("*.incomplete"))
+    # A kill in the middle of a write may leave a scratch directory of state, but no half a model.
+    assert not list(fresh.home.glob("*/spec-cli/drafts/*.incomplete"))
 
 
 def test_two_first_runs_at_once_say_the_same(fresh: SpecCli, models: Models, plain: Done) -> None:
