@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pty
 import signal
 import subprocess
+import sys
+import termios
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -135,9 +138,17 @@ def test_a_signal_while_input_is_awaited_ends_the_run_without_a_word(
     os.mkfifo(fifo)
     process = spec_cli.start("run", "-f", fifo)
     writer = open_when_read(fifo, process)
+    # Between opening and reading Python would not hear a signal before the read has ended.
+    os.write(writer, b"x")
+    wait_until(lambda: not n_unread(writer), process)
     process.send_signal(number)
     assert ended(process) == Done(exit_code, b"", "")
     os.close(writer)
+
+
+def n_unread(pipe: int) -> int:
+    """How many bytes are in a pipe."""
+    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
 def wait_for_import(process: subprocess.Popen[bytes], module: bytes) -> None:
