@@ -98,13 +98,18 @@ class TypedTurns:
     def read(self, draft: str) -> str:
         """See `Turns.read`."""
         self._leaving = False
-        try:
-            with at_termination(self._terminate):
-                return self._session.prompt(_PROMPT, default=draft)
-        except Exception:
-            if self._ended_by is None:
-                raise
-            raise self._ended_by from None  # a terminal that has hung up fails in many ways
+        while True:
+            try:
+                with at_termination(self._terminate):
+                    return self._session.prompt(_PROMPT, default=draft)
+            except KeyboardInterrupt:
+                if self._leaving:
+                    raise
+                self._leaving = True  # it came before the prompt could hear it
+            except Exception:
+                if self._ended_by is None:
+                    raise
+                raise self._ended_by from None  # a terminal that has hung up fails in many ways
 
     def _terminate(self, why: Terminated) -> None:
         """End the prompt from within its loop, which keeps an exception from outside to itself."""

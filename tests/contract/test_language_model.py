@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
+import gguf
 import numpy as np
 import pytest
 
@@ -12,8 +14,10 @@ from spec_cli.errors import Cancelled, ModelError
 from spec_cli.llama.context import LlamaContext
 from spec_cli.llama.model import LlamaModel, LoadSettings
 from spec_cli.llama.native import ContextSettings
+from spec_cli.llama.sequences import LlamaSequences
 from spec_cli.spec.interfaces import LanguageModel
 from tests.engine.fakes import TableLM
+from tests.tiny_gguf import write_tiny_model
 
 N_CTX, N_BATCH = 48, 16
 ROUNDING = 0.02  # logits of a spread of 3, f16 KV
@@ -194,3 +198,26 @@ def test_a_recurrent_model_says_so(tiny_mamba: Path, loaded: LlamaModel) -> None
     assert not loaded.is_recurrent
     with LlamaModel(tiny_mamba, LoadSettings()) as model:
         assert model.is_recurrent
+
+
+def test_tokens_that_the_file_forbids_are_never_generated(tmp_path: Path) -> None:
+    forbidden = (5, 300)
+
+    def forbid(writer: gguf.GGUFWriter) -> None:
+        writer.add_array("tokenizer.ggml.suppress_tokens", list(forbidden))
+
+    free_file = write_tiny_model(tmp_path / "free.gguf")
+    file = write_tiny_model(tmp_path / "forbidding.gguf", change=forbid)
+    settings = ContextSettings(N_CTX, n_threads=1, n_batch=N_BATCH, n_rows=8)
+    with (
+        LlamaModel(free_file, LoadSettings()) as free_model,
+        LlamaModel(file, LoadSettings()) as model,
+        LlamaContext(free_model, settings) as free,
+        LlamaContext(model, settings) as context,
+        LlamaSequences(model, replace(settings, n_sequences=2)) as sequences,
+    ):
+        assert model.suppressed == forbidden
+        expected = free.eval([1, 2, 3]).copy()
+        expected[:, forbidden] = -np.inf
+        assert np.array_equal(context.eval([1, 2, 3]), expected)
+        assert np.isneginf(sequences.eval([[1, 2], [3, 4]])[..., forbidden]).all()

@@ -1,0 +1,42 @@
+"""The prompt of a chat, where a signal meets it before it listens."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from prompt_toolkit import PromptSession
+
+from spec_cli.cli.chat_input import TypedTurns
+
+
+@pytest.fixture
+def turns(tmp_path: Path) -> TypedTurns:
+    return TypedTurns(io.StringIO(), tmp_path / "history", {}, (), edit=lambda text: text)
+
+
+def prompts(monkeypatch: pytest.MonkeyPatch, outcomes: Iterator[str | None]) -> None:
+    """Each prompt ends with the next outcome; None: with the interrupt of a signal."""
+
+    def prompt(self: object, message: str, *, default: str) -> str:
+        text = next(outcomes)
+        if text is None:
+            raise KeyboardInterrupt
+        return text
+
+    monkeypatch.setattr(PromptSession, "prompt", prompt)
+
+
+def test_one_interrupt_before_the_prompt_listens_does_not_end_the_chat(
+    turns: TypedTurns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prompts(monkeypatch, iter([None, "one", None, "two"]))
+    assert [turns.read(""), turns.read("")] == ["one", "two"]
+
+
+def test_two_of_them_do(turns: TypedTurns, monkeypatch: pytest.MonkeyPatch) -> None:
+    prompts(monkeypatch, iter([None, None, "never"]))
+    with pytest.raises(KeyboardInterrupt):
+        turns.read("")
