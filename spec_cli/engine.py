@@ -29,6 +29,7 @@ from spec_cli.spec.interfaces import (
     Drafter,
     LanguageModel,
     Logits,
+    Verdict,
 )
 from spec_cli.spec.policy import Policy
 from spec_cli.spec.rounds import Round
@@ -151,14 +152,13 @@ class Decoder:
         scores = self._scores(rows, committed)
         self._target.rollback(len(context) - 1)
         self._drafter.commit(context)
-        n_accepted = origins.count(Origin.DRAFT)
-        count = RoundCount(len(draft.tokens), n_accepted, len(committed), verdict.n_near_ties)
+        count = count_round(draft, verdict, origins)
         detail = RoundDetail(
             position=n_before,
             draft=drafted,
             committed=committed,
             origins=origins,
-            n_near_ties=verdict.n_near_ties,
+            n_near_ties=count.n_near_ties,
             n_expected=plan.expected(len(draft.tokens)) if plan else None,
         )
         return Verified(detail, count, drafted_at - started, verified_at - drafted_at, scores)
@@ -207,6 +207,13 @@ def commit(
         if output.finish_reason:
             break
     return tuple(origins)
+
+
+def count_round(draft: Draft, verdict: Verdict, origins: Sequence[Origin]) -> RoundCount:
+    """What a round did that committed tokens of these `origins`, the first ones of its verdict."""
+    n_emitted = len(origins)
+    n_near_ties = sum(verdict.near_ties[:n_emitted])
+    return RoundCount(len(draft.tokens), origins.count(Origin.DRAFT), n_emitted, n_near_ties)
 
 
 def _origin_of_last(draft: Draft, n_accepted: int) -> Origin:

@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from operator import mul
 
-from spec_cli.engine import commit
+from spec_cli.engine import commit, count_round
 from spec_cli.errors import SpecError
-from spec_cli.events import Origin
 from spec_cli.spec.interfaces import (
     NO_DRAFT,
     AcceptanceRule,
@@ -78,8 +77,7 @@ class Text:
         verdict = self.rule.verify(rows[: len(draft.tokens) + 1], draft, self.context)
         origins = commit(verdict.tokens, draft, self.context, self.output)
         self.drafter.commit(self.context)
-        n_accepted = origins.count(Origin.DRAFT)
-        return RoundCount(len(draft.tokens), n_accepted, len(origins), verdict.n_near_ties)
+        return count_round(draft, verdict, origins)
 
     @property
     def has_ended(self) -> bool:

@@ -93,19 +93,19 @@ class MatchRule:
         """Choose row by row until a choice differs from the draft."""
         history = recent(context, self.n_history)
         tokens: list[int] = []
-        n_near_ties = 0
+        near_ties: list[bool] = []
         for row, guess in zip(rows, (*draft.tokens, None), strict=True):
             place = self._place(len(context) + len(tokens), history)
             token = self._chooser.choose(row, place)
             if self._tie_margin:
-                n_near_ties += self._chooser.margin(row, place) < self._tie_margin
+                near_ties.append(self._chooser.margin(row, place) < self._tie_margin)
             tokens.append(token)
             history.append(token)
             if token != guess:
                 break
         if self._text:
             self._text.commit(tokens)
-        return Verdict(tuple(tokens), n_near_ties)
+        return Verdict(tuple(tokens), tuple(near_ties))
 
     def _place(self, position: int, history: Sequence[int]) -> Place:
         return Place(position, history, constraint_at(self._text, position, history))

@@ -228,11 +228,12 @@ class Drawn:
 class Verdict:
     """What a target pass commits: the accepted draft tokens and the one token after them.
 
-    `n_near_ties` of the `tokens` were chosen by less than the margin the rule was told to watch.
+    `near_ties` says of each token whether it was chosen by less than the margin that the rule was
+    told to watch; it is empty where the rule watches none.
     """
 
     tokens: tuple[int, ...]
-    n_near_ties: int = 0
+    near_ties: tuple[bool, ...] = ()
 
 
 class AcceptanceRule(Protocol):

@@ -89,12 +89,13 @@ def generate(
     seed: int = 7,
     max_tokens: int = 12,
     stop: Sequence[str] = (),
+    tie_margin: float = 0.0,
 ) -> Run:
     """Generate on tables; a token's text is its letter, and token 0 ends the generation."""
     decoder = Decoder(
         target,
         drafter or NoDrafter(),
-        make_rule(Accept.COUPLED, settings, seed),
+        make_rule(Accept.COUPLED, settings, seed, tie_margin=tie_margin),
         policy or FixedLength(k),
         clock=ticking_clock(),
     )

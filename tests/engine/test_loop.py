@@ -126,6 +126,16 @@ def test_a_stop_string_cuts_the_text_where_plain_decoding_cuts_it(
         assert run.finished.stop == stop
 
 
+@pytest.mark.parametrize("k", [1, 2, 4, 7])
+def test_choices_beyond_a_stop_string_are_no_near_ties_of_the_text(k: int) -> None:
+    """The margin is so wide that every choice is one."""
+    whole = generate(endless(3), max_tokens=14)
+    for i in range(14):
+        drafter = oracle_with_errors(whole.tokens, 2, [False])
+        run = generate(endless(3), drafter, k=k, stop=[whole.text[i]], tie_margin=1e6)
+        assert run.finished.stats.n_near_ties == len(run.tokens)
+
+
 def model_run(
     draft: TableLM, *, k: int, settings: SamplingSettings, max_tokens: int, **kwargs: int
 ) -> Run:

@@ -115,7 +115,7 @@ def drawn(models: Models, rule: SamplingRule, k: int, ends: Sequence[int] = ()) 
 def verified(models: Models, rule: SamplingRule, draft: Draft) -> Tokens:
     rows = np.array([models.target(draft.tokens[:i]) for i in range(len(draft.tokens) + 1)])
     verdict = rule.verify(rows, draft, CONTEXT)
-    assert verdict.n_near_ties == 0
+    assert verdict.near_ties == ()
     assert verdict.tokens[:-1] == draft.tokens[: len(verdict.tokens) - 1]
     return verdict.tokens
 
