@@ -54,9 +54,14 @@ class ChainDrafter:
     def propose(self, context: Sequence[int], budget: Budget) -> Draft:
         """Guesses that `budget` expects to pay; none beyond an end-of-generation token."""
         drafted = _Drafted()
+        or_model = self._model is not None
         while budget.room > 0 and not (drafted.tokens and self._is_end(drafted.tokens[-1])):
-            if not (self._copy(drafted, budget) or self._guess(context, drafted, budget)):
+            if self._copy(drafted, budget, or_model=or_model):
+                continue
+            if not (or_model and budget.wants_model()):
                 break
+            # Where the model has no guess, copies that were left for its sake have another chance.
+            or_model = self._guess(context, drafted, budget)
         return drafted.draft()
 
     def commit(self, context: Sequence[int]) -> None:
@@ -65,8 +70,8 @@ class ChainDrafter:
             if source:
                 source.commit(context)
 
-    def _copy(self, drafted: _Drafted, budget: Budget) -> bool:
-        """Whether copies were taken."""
+    def _copy(self, drafted: _Drafted, budget: Budget, *, or_model: bool) -> bool:
+        """Whether copies were taken; `or_model`: the draft model can guess in their place."""
         if not self._copies:
             return False
         copies = self._copies.after(drafted.tokens, budget.room)
@@ -76,15 +81,14 @@ class ChainDrafter:
             tokens = [copy.token for copy in copies]
             copies = copies[: self._text.n_allowed(drafted.tokens, tokens)]
         evidence = [copy_evidence(copy) for copy in copies]
-        n = budget.take(evidence, or_model=self._model is not None) if copies else 0
+        n = budget.take(evidence, or_model=or_model) if copies else 0
         for copy, known in zip(copies[:n], evidence, strict=False):
             drafted.add(copy.token, known, None)
         return n > 0
 
     def _guess(self, context: Sequence[int], drafted: _Drafted, budget: Budget) -> bool:
         """Whether the draft model made a guess."""
-        if not self._model or not budget.wants_model():
-            return False
+        assert self._model is not None
         drawn = self._model.guess(context, drafted.tokens)
         if drawn is None:
             return False

@@ -306,6 +306,19 @@ def test_a_chain_goes_on_with_a_guess_after_copies_and_with_copies_after_a_guess
     assert changes >= {(Source.MODEL, Source.COPY), (Source.COPY, Source.MODEL)}
 
 
+def test_where_the_model_has_no_guess_copies_that_are_not_sure_are_taken() -> None:
+    """Two matches that disagree: with a model at hand, its guess goes first."""
+    prompt = [1, 2, 3, 4, 2, 1, 2, 4, 4, 2, 1, 2]
+    rule = make_rule(Accept.COUPLED, GREEDY, 1)
+    sources = []
+    for n_ctx in (len(prompt), len(prompt) - 1):
+        drafter = chain_drafter(endless(n_ctx=n_ctx), rule)
+        drafter.begin(prompt)
+        sources.append([known.source for known in drafter.propose(prompt, FixedRound(3)).evidence])
+    assert sources[0][0] is Source.MODEL
+    assert sources[1] == [Source.COPY] * 3
+
+
 def test_nothing_is_copied_beyond_an_end_of_generation_token() -> None:
     prompt = [1, 2, 3, 4, 1, 2, 3, EOG, 4, 4, 1, 2, 3, 4, 1, 2, 3]
     for drafter in (
