@@ -61,13 +61,13 @@ def _tally(stored: Any) -> Tally | None:
         judged = _counts(stored["judged"], empty.judged.shape)
         accepted = _counts(stored["accepted"], empty.accepted.shape)
         following = _counts(stored["following"], empty.following.shape)
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         return None
     return Tally(judged, accepted, following) if (accepted <= judged).all() else None
 
 
 def _counts(value: Any, shape: Sequence[int]) -> np.ndarray[Any, np.dtype[np.float64]]:
     counts = np.array(value, dtype=np.float64)
-    if counts.shape != tuple(shape) or not (counts >= 0).all() or not np.isfinite(counts).all():
+    if counts.shape != tuple(shape) or not ((counts >= 0) & (counts <= 2 * _MOST)).all():
         raise ValueError("not counts")
     return counts

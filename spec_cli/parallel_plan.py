@@ -34,14 +34,15 @@ class ParallelPlans:
 
     def stored(self, n_texts: int) -> ParallelPlan | None:
         """The plan of an earlier run; all shapes where bits need not be equal."""
+        shapes = shapes_for(n_texts)
         if not self._plan.is_exact:
-            return ParallelPlan(shapes_for(n_texts), shares_prefixes=True)
+            return ParallelPlan(shapes, shares_prefixes=True)
         try:
             value = self._state.load(PARALLEL_PLANS, self._key(n_texts))
-            return value and ParallelPlan(
-                tuple((n, width) for n, width in value["shapes"]), value["shares_prefixes"]
-            )
-        except (KeyError, TypeError, ValueError):
+            good = tuple(shape for shape in shapes if list(shape) in value["shapes"])
+            is_whole = len(good) == len(value["shapes"])
+            return ParallelPlan(good, value["shares_prefixes"]) if is_whole else None
+        except (KeyError, TypeError):  # there is none, or an edit has spoilt it
             return None
 
     def probe(self, n_texts: int, *, cancelled: Callable[[], bool]) -> ParallelPlan:

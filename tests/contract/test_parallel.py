@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import count
@@ -25,7 +26,7 @@ from spec_cli.spec.interfaces import Logits
 from spec_cli.spec.settings import MAX_ROWS, Exact, SamplingSettings
 from spec_cli.spec.shapes import ParallelPlan, shapes_for
 from spec_cli.spec.stats import RoundCount
-from spec_cli.state import StateStore
+from spec_cli.state import PARALLEL_PLANS, StateStore
 from spec_cli.text import NO_OPENING, Opening
 from tests.contract.test_session import Desk
 
@@ -201,6 +202,30 @@ def test_a_plan_is_probed_once(
         monkeypatch.setattr(LlamaSequences, "__init__", lambda *_: pytest.fail("probed again"))
         assert session.parallel_plan(4) == found
         assert desk.doings == []
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        3,
+        [],
+        {},
+        {"shapes": 3},
+        {"shapes": [[4, "x"]], "shares_prefixes": True},
+        {"shapes": 3, "shares_prefixes": True},
+    ],
+)
+def test_a_stored_plan_that_an_edit_has_spoilt_is_as_good_as_none(
+    desk: Desk, tiny_target: Path, tmp_path: Path, value: object
+) -> None:
+    with Session(tiny_target, None, settings(), desk.environment) as session:
+        found = session.parallel_plan(4)
+        (file,) = tmp_path.rglob(f"{PARALLEL_PLANS}/*.json")
+        stored = json.loads(file.read_text())
+        file.write_text(json.dumps({**stored, "value": value}))
+        assert session.parallel_plan(4) == found
+        file.write_text(json.dumps(stored))
+        assert session.parallel_plan(4) == found
 
 
 def disturb(monkeypatch: pytest.MonkeyPatch, is_wrong: Callable[[int, int], bool]) -> None:

@@ -101,6 +101,8 @@ def test_rules_and_files_have_each_their_own(
         {"judged": [-1] * 8, "accepted": [-2] * 8, "following": [[0] * 8] * 9},
         {"judged": [float("nan")] * 8, "accepted": [0] * 8, "following": [[0] * 8] * 9},
         {"judged": ["x"] * 8, "accepted": [0] * 8, "following": [[0] * 8] * 9},
+        {"judged": [10**400] * 8, "accepted": [0] * 8, "following": [[0] * 8] * 9},
+        {"judged": [1e308] * 8, "accepted": [0] * 8, "following": [[1e308] * 8] * 9},
     ],
 )
 def test_an_edited_file_is_as_good_as_none(
