@@ -87,7 +87,7 @@ class Output:
     ) -> None:
         """`piece` gives a token's bytes, `is_end` knows the end-of-generation tokens."""
         self.tokens: list[int] = []
-        self.finish_reason: FinishReason | None = FinishReason.LENGTH if max_tokens <= 0 else None
+        self.finish_reason: FinishReason | None = None
         self.stop: str | None = None
         self._piece = piece
         self._is_end = is_end
@@ -105,6 +105,8 @@ class Output:
         )
         if opening.given:
             self._give(opening.given)
+        if max_tokens <= 0:
+            self.finish(FinishReason.LENGTH)
 
     @property
     def room(self) -> int:

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_cli.events import FinishReason, Origin, TextDelta
-from spec_cli.text import Output, StopStrings
+from spec_cli.reasoning import Marks, ReasoningFormat
+from spec_cli.text import Opening, Output, StopStrings
 
 texts = st.text(alphabet="ab\n", max_size=30)
 
@@ -118,6 +119,16 @@ def test_text_held_for_a_stop_string_keeps_its_own_origin() -> None:
 def test_no_room_means_no_token(max_tokens: int) -> None:
     out = output([b"a"], max_tokens=max_tokens)
     assert out.room == 0 and out.finish_reason is FinishReason.LENGTH
+
+
+def test_the_given_beginning_comes_out_whole_where_no_token_follows() -> None:
+    """Even where it could have become a mark."""
+    reasoning = ReasoningFormat(Marks("<think>", "</think>"), has_begun=False, control={})
+    for given in ("Yes", "<th"):
+        out = Output(
+            lambda t: b"", lambda t: False, max_tokens=0, opening=Opening(given, reasoning)
+        )
+        assert [(d.text, d.origin) for d in out.drain()] == [(given, Origin.GIVEN)]
 
 
 def test_text_that_only_began_like_a_stop_string_is_released_at_the_end() -> None:
