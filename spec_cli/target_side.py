@@ -43,6 +43,8 @@ class TargetSide:
         self.meter = PassMeter(self.plan.times_by_length())
         self.context: LlamaContext | None = None
         self.language_model: LanguageModel | None = None
+        if settings.n_ctx is not None and settings.n_ctx > self._n_ctx_usual:
+            environment.notify(self._longer_than_usual(settings.n_ctx))
 
     @property
     def never_drafts(self) -> str | None:
@@ -66,27 +68,17 @@ class TargetSide:
     @property
     def n_ctx_max(self) -> int:
         """The largest context that there can be: as asked for, or as the model was trained for."""
-        trained = self.model.n_ctx_train
-        n_ctx = self._settings.n_ctx or trained
-        if self.has_learned_positions:  # and padding stands after the last token
-            n_ctx = min(n_ctx, trained - self._n_pad)
-        return n_ctx
+        n_ctx = self._settings.n_ctx or self._n_ctx_usual
+        return min(n_ctx, self._n_ctx_usual) if self.has_learned_positions else n_ctx
 
     def context_size(self, n_prompt: int, max_tokens: int | None) -> int:
         """The size of a context for a prompt and its answer. Raises UsageError: it does not fit."""
-        trained, asked = self.model.n_ctx_train, self._settings.n_ctx
         n_ctx = self.n_ctx_max
-        if asked is None:
+        if self._settings.n_ctx is None:
             answer = AUTO_CTX_ANSWER if max_tokens is None else max_tokens
             n_ctx = min(n_ctx, max(MIN_AUTO_CTX, n_prompt + answer))
-        elif asked > trained:
-            message = (
-                f"the context of {counted(asked, 'token')} is longer than the {trained:,} that the "
-                "model was trained for; its answers may degrade"
-            )
-            self._env.notify(Notice(message, level="warning"))
         if n_prompt > n_ctx:
-            raise _prompt_too_long(n_prompt, n_ctx, trained)
+            raise _prompt_too_long(n_prompt, n_ctx, self._n_ctx_usual)
         return n_ctx
 
     def holds(self, n_tokens: int) -> bool:
@@ -128,6 +120,25 @@ class TargetSide:
             yield Notice(message, "see whether another program keeps the processor busy")
 
     @property
+    def _n_ctx_usual(self) -> int:
+        """The longest context that the model was trained for, less the padding that must fit in."""
+        return self.model.n_ctx_train - (self._n_pad if self.has_learned_positions else 0)
+
+    def _longer_than_usual(self, asked: int) -> Notice:
+        """What becomes of a context that is longer than the model was trained for."""
+        if self.has_learned_positions:
+            message = (
+                f"the context of {counted(asked, 'token')} is cut to {self._n_ctx_usual:,}: "
+                "this model cannot read further"
+            )
+        else:
+            message = (
+                f"the context of {counted(asked, 'token')} is longer than the "
+                f"{self._n_ctx_usual:,} that the model was trained for; its answers may degrade"
+            )
+        return Notice(message, level="warning")
+
+    @property
     def _n_pad(self) -> int:
         return self.plan.max_width or 0
 
@@ -151,8 +162,10 @@ class TargetSide:
         )
 
 
-def _prompt_too_long(n_prompt: int, n_ctx: int, trained: int) -> UsageError:
-    longest = f"this model was trained for {counted(trained, 'token')}"
-    hint = f"use `--ctx-size {n_prompt + 256}`" if n_prompt < trained else f"shorten it: {longest}"
+def _prompt_too_long(n_prompt: int, n_ctx: int, longest: int) -> UsageError:
+    if n_prompt < longest:
+        hint = f"use `--ctx-size {min(n_prompt + 256, longest)}`"
+    else:
+        hint = f"shorten it: this model was trained for {counted(longest, 'token')}"
     message = f"the prompt has {counted(n_prompt, 'token')}, but the context holds {n_ctx:,}"
     return UsageError(message, hint=hint)

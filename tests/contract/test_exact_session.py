@@ -15,8 +15,9 @@ import pytest
 from spec_cli.cli.info import describe
 from spec_cli.cli.pairs import LocalPair
 from spec_cli.download import LocalModel
-from spec_cli.errors import Cancelled, ResourceError
+from spec_cli.errors import Cancelled, ResourceError, UsageError
 from spec_cli.events import DraftingOff, Event, Finished, FinishReason, Notice
+from spec_cli.gguf import read_header
 from spec_cli.llama.context import LlamaContext
 from spec_cli.llama.library import library
 from spec_cli.llama.model import LlamaModel, LoadSettings
@@ -410,6 +411,41 @@ def test_padding_never_stands_at_a_position_that_was_not_learned(
         session._target.header = replace(session.target_header, architecture="gpt2")
         session.prepare(5, None)
         assert session.n_ctx == session.model.n_ctx_train - 16
+
+
+@pytest.mark.parametrize(
+    ("n_ctx", "n_prompt", "hint"),
+    [
+        (100, 495, "use `--ctx-size 496`"),
+        (4000, 497, "shorten it: this model was trained for 496 tokens"),
+    ],
+)
+def test_where_positions_end_no_context_beyond_them_is_made_or_advised(
+    desk: Desk,
+    tiny_target: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    n_ctx: int,
+    n_prompt: int,
+    hint: str,
+) -> None:
+    architecture = read_header(tiny_target).architecture
+    monkeypatch.setattr("spec_cli.target_side._LEARNED_POSITIONS", (architecture,))
+    desk.plant(tiny_target, plan((1, 2, 16)), settings(n_ctx=n_ctx))
+    with Session(tiny_target, None, settings(n_ctx=n_ctx), desk.environment) as session:
+        assert session.n_ctx_max == min(n_ctx, 512 - 16)
+        with pytest.raises(UsageError) as caught:
+            session.prepare(n_prompt, None)
+    assert caught.value.hint == hint
+    cut = "the context of 4,000 tokens is cut to 496: this model cannot read further"
+    assert [notice.message for notice in desk.notices] == [cut] * (n_ctx == 4000)
+
+
+def test_a_context_longer_than_trained_for_is_told_once(desk: Desk, tiny_target: Path) -> None:
+    with Session(tiny_target, None, settings(n_ctx=4000), desk.environment) as session:
+        for n_prompt in (5, 6):
+            session.prepare(n_prompt, None)
+    (message,) = [n.message for n in desk.notices if n.level == "warning"]
+    assert "4,000 tokens is longer than the 512 that the model was trained for" in message
 
 
 def test_a_process_has_one_kind_of_kernels_for_good(monkeypatch: pytest.MonkeyPatch) -> None:

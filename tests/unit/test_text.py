@@ -124,11 +124,10 @@ def test_no_room_means_no_token(max_tokens: int) -> None:
 def test_the_given_beginning_comes_out_whole_where_no_token_follows() -> None:
     """Even where it could have become a mark."""
     reasoning = ReasoningFormat(Marks("<think>", "</think>"), has_begun=False, control={})
-    for given in ("Yes", "<th"):
-        out = Output(
-            lambda t: b"", lambda t: False, max_tokens=0, opening=Opening(given, reasoning)
-        )
-        assert [(d.text, d.origin) for d in out.drain()] == [(given, Origin.GIVEN)]
+    for text in ("Yes", "<th"):
+        opening = Opening(text, reasoning)
+        out = Output(lambda t: b"", lambda t: False, max_tokens=0, opening=opening)
+        assert [(d.text, d.origin) for d in out.drain()] == [(text, Origin.GIVEN)]
 
 
 def test_text_that_only_began_like_a_stop_string_is_released_at_the_end() -> None:
