@@ -38,7 +38,7 @@ class ParallelPlans:
         if not self._plan.is_exact:
             return ParallelPlan(shapes, shares_prefixes=True)
         try:
-            value = self._state.load(PARALLEL_PLANS, self._key(n_texts))
+            value: Any = self._state.load(PARALLEL_PLANS, self._key(n_texts))
             good = tuple(shape for shape in shapes if list(shape) in value["shapes"])
             is_whole = len(good) == len(value["shapes"])
             return ParallelPlan(good, value["shares_prefixes"]) if is_whole else None
