@@ -176,7 +176,7 @@ class CostAware:
 
     def _book(self, done: CostAwareRound, n_emitted: int, seconds: float) -> None:
         """What plain decoding of the same tokens would have taken, less what this round took."""
-        if done.is_try:
+        if done.is_try and done.used_model:
             self._pause = min(2 * self._pause, _LONGEST_PAUSE)
         is_reading = done.used_model and not self._has_read
         self._has_read = self._has_read or is_reading

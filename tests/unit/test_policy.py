@@ -7,10 +7,10 @@ from random import Random
 import pytest
 
 from spec_cli.spec.costs import PassTimes
-from spec_cli.spec.interfaces import NO_DRAFT, Draft, Evidence
+from spec_cli.spec.interfaces import NO_DRAFT, Draft, Evidence, Source
 from spec_cli.spec.meter import PassMeter
 from spec_cli.spec.policy import MAX_LOSS, CostAware, FixedLength
-from spec_cli.spec.survival import Survival, model_evidence
+from spec_cli.spec.survival import N_COPY_LEVELS, Survival, model_evidence
 
 WIDTHS = tuple(range(1, 17))
 FLAT = PassTimes(WIDTHS, (1.0,) * 16)
@@ -179,6 +179,24 @@ def test_a_long_prompt_is_not_read_before_enough_was_written(n_behind: int, star
     _write_plainly(policy)
     plan = policy.plan(4000, 200, n_behind)
     assert plan is not None and plan.wants_model() is starts
+
+
+def test_rounds_of_copies_do_not_put_off_a_try_that_could_not_be_paid_yet() -> None:
+    """A guess takes 12 plain steps: so much may be lost, if it comes to that, after 76 tokens."""
+    draft = PassMeter(PassTimes((1, 64), (12.0, 12.0)))
+    policy = CostAware(PassMeter(STEEP), draft, Survival(), widths=WIDTHS)
+    copy = Evidence(Source.COPY, N_COPY_LEVELS - 1)
+    n_tokens = 0
+    for i in range(100):
+        plan = policy.plan(60, n_tokens, 1)
+        assert plan is not None
+        k = plan.take([copy], or_model=True) if i % 4 == 0 else 0
+        if plan.wants_model():
+            break
+        committed = (7,) * k + (8,)
+        policy.observe(Draft((7,) * k, None, (copy,) * k), k, committed, STEEP(k + 1))
+        n_tokens += len(committed)
+    assert n_tokens == 76
 
 
 def _write_plainly(policy: CostAware) -> None:
