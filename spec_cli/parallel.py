@@ -127,7 +127,9 @@ class ParallelDecoder:
         started = self._clock()
         place = min(place for place in range(len(self._read)) if place not in self._texts)
         prompt, n_batch = text.context[:-1], self._target.n_batch
-        for start in range(self._reuse(place, prompt), len(prompt), n_batch):
+        n_reused = self._reuse(place, prompt)
+        self._read[place] = prompt[:n_reused]  # and no more, if reading is stopped
+        for start in range(n_reused, len(prompt), n_batch):
             self._target.read(place, prompt[start : start + n_batch])
         self._read[place] = prompt
         text.drafter.begin(text.context)

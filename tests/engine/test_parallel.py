@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spec_cli.drafters.none import NoDrafter
-from spec_cli.errors import CheckError
+from spec_cli.errors import Cancelled, CheckError
 from spec_cli.events import FinishReason
 from spec_cli.parallel import ParallelDecoder, Text
 from spec_cli.spec.acceptance import make_rule
@@ -228,6 +228,27 @@ def test_a_place_keeps_what_it_has_read_for_the_next_prompt() -> None:
     target = TableSequences(1)
     run(decoder(target), 1, [Ask(prompt=(1, 2, 3, 4)), Ask(prompt=(1, 2, 3, 1))])
     assert (target.n_read, target.n_copied) == (3, 0)
+
+
+def test_a_prompt_whose_reading_was_stopped_is_not_taken_for_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    target = TableSequences(1)
+    parallel = decoder(target)
+    run(parallel, 1, [Ask(prompt=LONG)])
+    read, n_passes = target.read, iter(range(99))
+
+    def stopped(sequence: int, tokens: Sequence[int]) -> None:
+        if next(n_passes):
+            raise Cancelled
+        read(sequence, tokens)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(target, "read", stopped)
+        with pytest.raises(Cancelled):
+            parallel.join(Ask(prompt=[4, *LONG]).text())
+    again = Ask(prompt=[*LONG, 2])
+    assert [outcome(text) for text in run(parallel, 1, [again])] == [again.alone()]
 
 
 def test_shapes_hold_every_number_of_texts_and_no_more_rows_than_were_measured() -> None:
