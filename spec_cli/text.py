@@ -167,8 +167,17 @@ class Output:
         """Release what no stop string can begin in, up to the first one."""
         for part, text in stretches:
             if part is Part.ANSWER:
+                text = self._release_given(text)
                 text, self.stop = self._stops.push(text)
             self._release(part, text)
+
+    def _release_given(self, text: str) -> str:
+        """Release what `text` begins with that was given, and held back for a mark; the rest."""
+        if not self._spans or self._spans[0].origin is not Origin.GIVEN:
+            return text
+        n_given = self._spans[0].n_chars
+        self._release(Part.ANSWER, text[:n_given])
+        return text[n_given:]
 
     def _release(self, part: Part, text: str) -> None:
         while text:

@@ -130,6 +130,23 @@ def test_the_given_beginning_comes_out_whole_where_no_token_follows() -> None:
         assert [(d.text, d.origin) for d in out.drain()] == [(text, Origin.GIVEN)]
 
 
+@pytest.mark.parametrize(("given", "stops"), [("[", ["["]), ("[", ["[y"]), ("Yes", ["Y", "sy"])])
+def test_no_stop_string_is_looked_for_in_the_given_beginning(given: str, stops: list[str]) -> None:
+    """Even where the beginning could have become a mark, and comes out with the first token."""
+    reasoning = ReasoningFormat(Marks("[THINK]", "[/THINK]"), has_begun=False, control={})
+    out = Output(
+        lambda t: b"y",
+        lambda t: False,
+        stop=stops,
+        max_tokens=2,
+        opening=Opening(given, reasoning),
+    )
+    out.push(1, Origin.PLAIN)
+    out.push(1, Origin.PLAIN)
+    assert "".join(delta.text for delta in out.drain()) == f"{given}yy"
+    assert out.finish_reason is FinishReason.LENGTH
+
+
 def test_text_that_only_began_like_a_stop_string_is_released_at_the_end() -> None:
     out = output([b"aEN", b""], stop=["END"])
     assert "".join(d.text for d in push_all(out, 2)) == "aEN"
