@@ -34,13 +34,6 @@ class ChainDrafter:
         self._is_end = is_end
         self._text = text
 
-    @property
-    def name(self) -> str:
-        """After the sources: `chain` is both."""
-        if self._copies and self._model:
-            return "chain"
-        return "model" if self._model else "ngram"
-
     def begin(self, prompt: Sequence[int]) -> None:
         """Start a new generation after `prompt`."""
         for source in (self._copies, self._model):

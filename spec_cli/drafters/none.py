@@ -10,8 +10,6 @@ from spec_cli.spec.interfaces import NO_DRAFT, Budget, Draft
 class NoDrafter:
     """Proposes nothing."""
 
-    name = "none"
-
     def begin(self, prompt: Sequence[int]) -> None:
         """Nothing to prepare."""
 

@@ -17,8 +17,6 @@ class RandomDrafter:
     and beyond its end, tokens are drawn from the whole vocabulary.
     """
 
-    name = "random"
-
     def __init__(self, known: Sequence[int], n_vocab: int, random: Random) -> None:
         """`known` is what follows the prompt in plain decoding."""
         self._known = list(known)

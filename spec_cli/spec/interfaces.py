@@ -71,19 +71,12 @@ class SequenceModel(Protocol):
     """A model with a KV cache for each of several sequences; of each the tail can be dropped."""
 
     @property
-    def n_ctx(self) -> int:
-        """Number of tokens that the cache of a sequence can hold."""
-
-    @property
     def n_batch(self) -> int:
         """The largest number of tokens that one pass takes, of all sequences together."""
 
     @property
     def n_sequences(self) -> int:
         """How many sequences there are: 0, 1, ... are their names."""
-
-    def n_past(self, sequence: int) -> int:
-        """Number of tokens that a sequence has evaluated."""
 
     def read(self, sequence: int, tokens: Sequence[int]) -> None:
         """Evaluate tokens of one sequence after its earlier ones, without logits.
@@ -194,10 +187,6 @@ class Place:
 
 class Drafter(Protocol):
     """Proposes tokens; never decides. Called as begin, then propose and commit in each round."""
-
-    @property
-    def name(self) -> str:
-        """`model`, `ngram`, `chain` or `none`."""
 
     def begin(self, prompt: Sequence[int]) -> None:
         """Start a new generation after `prompt`."""

@@ -72,8 +72,6 @@ class TableLM:
 class ScriptedDrafter:
     """Proposes what `script(context, k)` says."""
 
-    name = "scripted"
-
     def __init__(self, script: Callable[[Sequence[int], int], Sequence[int]]) -> None:
         self._script = script
         self.committed: list[int] = []

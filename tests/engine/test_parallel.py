@@ -34,14 +34,11 @@ class TableSequences:
     """A `TableLM` for each sequence, all of one table; checks what a pass may look like."""
 
     def __init__(self, n: int, *, seed: int = 0, n_ctx: int = 96, n_batch: int = 16) -> None:
-        self.n_ctx, self.n_batch, self.n_sequences = n_ctx, n_batch, n
+        self.n_batch, self.n_sequences = n_batch, n
         self.of = [TableLM(seed=seed, n_ctx=n_ctx, n_batch=n_batch) for _ in range(n)]
         self.shapes: list[tuple[int, int]] = []
         self.n_read = 0
         self.n_copied = 0
-
-    def n_past(self, sequence: int) -> int:
-        return self.of[sequence].n_past
 
     def read(self, sequence: int, tokens: Sequence[int]) -> None:
         self.n_read += len(tokens)

@@ -109,8 +109,6 @@ def test_a_run_is_as_many_matches_as_follow_each_other(matches: list[bool], k_ma
 class Counting:
     """Guesses that each token is one more than the last; checks what it is shown."""
 
-    name = "counting"
-
     def __init__(self) -> None:
         self.known: list[int] = []
         self.widest = 0
