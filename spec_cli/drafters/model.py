@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from spec_cli.spec.acceptance import recent
 from spec_cli.spec.interfaces import AcceptanceRule, Drawn, LanguageModel, Logits
-from spec_cli.spec.sampling import NothingAllowed
+from spec_cli.spec.sampling import NothingAllowed, UnusableLogits
 from spec_cli.spec.survival import Survival, model_evidence
 
 N_ROWS = 32  # of a pass that is scored, at most: each costs the head of the model
@@ -58,7 +58,7 @@ class DraftModel:
         """The guess after `context` and the tokens `drafted` in this round.
 
         None where the cache ends, where a token means nothing to the draft model, and where a
-        constraint allows no token that both models share.
+        constraint allows no token that both models share. Raises UnusableLogits.
         """
         end = len(context) + len(drafted)
         if end > self._model.n_ctx or max(self._missing(context, drafted)) >= self._n_shared:
@@ -123,3 +123,7 @@ class DraftModel:
             return self._rule.draw(row, position, history)
         except NothingAllowed:
             return None
+        except UnusableLogits as error:
+            raise UnusableLogits(
+                error.maximum, model="draft model", instead="`--no-draft`"
+            ) from None

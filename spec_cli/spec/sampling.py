@@ -54,12 +54,25 @@ class Candidates:
         return Distribution(self.ids[kept], weights / weights.sum())
 
 
+class UnusableLogits(ModelError):
+    """The largest logit of a row is not finite."""
+
+    def __init__(
+        self, maximum: float, *, model: str = "model", instead: str = "`--gpu-layers 0`"
+    ) -> None:
+        super().__init__(
+            f"the {model}'s logits cannot be used: the largest is {maximum}",
+            hint=f"try {instead}, or another quantisation of the {model}",
+        )
+        self.maximum = maximum
+
+
 class NothingAllowed(CheckError):
     """A constraint allows no token that has a probability."""
 
     def __init__(self) -> None:
         super().__init__(
-            "the grammar can go on with no token of this model",
+            "the grammar allows no token of this model here",
             hint="see whether `--logit-bias` forbids what it needs, or whether it needs "
             "characters that this model cannot write",
         )
@@ -74,7 +87,7 @@ def candidates(
     """The tokens that survive the filters after `history`; needs a temperature above 0.
 
     With a constraint, what they are in a row where all that it forbids is -inf.
-    Raises ModelError when a logit is NaN, or the largest is infinite, and NothingAllowed.
+    Raises UnusableLogits when a logit is NaN, or the largest is infinite, and NothingAllowed.
     """
     row, k = shaped(logits, history, settings), settings.top_k
     if constraint is not None:
@@ -115,15 +128,12 @@ def allowed_head(row: Logits, k: int, constraint: Constraint) -> Ids:
 
 
 def require_finite(maximum: np.floating) -> None:
-    """Raises ModelError unless `maximum`, a row's largest logit, is finite.
+    """Raises UnusableLogits unless `maximum`, a row's largest logit, is finite.
 
     numpy's maximum is NaN where any logit is; it is -inf where every token is forbidden.
     """
     if not math.isfinite(maximum):
-        raise ModelError(
-            f"the model's logits cannot be used: the largest is {maximum}",
-            hint="try `--gpu-layers 0`, or another quantisation of the model",
-        )
+        raise UnusableLogits(float(maximum))
 
 
 def shaped(logits: Logits, history: Sequence[int], settings: SamplingSettings) -> Logits:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_cli.drafters.model import N_ROWS, DraftModel
+from spec_cli.errors import ModelError
 from spec_cli.spec.acceptance import make_rule, recent
 from spec_cli.spec.interfaces import AcceptanceRule, Evidence, Logits
 from spec_cli.spec.prefix import common_prefix
@@ -158,6 +160,17 @@ def test_a_token_is_scored_once_and_never_where_it_was_drafted() -> None:
     notebook.learned.clear()
     model.guess(context, (2,))
     assert notebook.learned == []
+
+
+@pytest.mark.parametrize("settings", [GREEDY, SAMPLED])
+def test_unusable_logits_are_told_to_be_the_draft_models(settings: SamplingSettings) -> None:
+    lm = TableLM()
+    lm._table[...] = np.nan
+    model = DraftModel(lm, coupled(settings), Survival(), n_shared=5)
+    model.begin([1])
+    with pytest.raises(ModelError, match=r"the draft model's logits .* largest is nan") as caught:
+        model.guess([1], ())
+    assert "`--no-draft`" in (caught.value.hint or "")
 
 
 @pytest.mark.parametrize("accept", [Accept.REJECTION, Accept.BLOCK])
