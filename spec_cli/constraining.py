@@ -23,8 +23,11 @@ from spec_cli.text import Opening
 
 
 class Constraining:
-    """Keeps what is costly: the tree of the model's tokens, the last grammar and the last format
-    of reasoning."""
+    """Makes the constraints of generations.
+
+    What is costly to make is kept: the tree of the model's tokens, the last grammar, and the last
+    format of reasoning.
+    """
 
     def __init__(self, model: LlamaModel, clock: Callable[[], float]) -> None:
         self._model, self._clock = model, clock

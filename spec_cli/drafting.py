@@ -51,10 +51,11 @@ class DraftSide:
     def prepare(
         self, target: PassTimes, settings: ContextSettings, *, k_max: int, only_to_win: bool
     ) -> None:
-        """Make a context as `settings` ask, if the model can fill it, or say in `off` why not.
+        """Make a context as `settings` ask, no longer than the model was trained for.
 
-        `only_to_win`: where even `k_max` perfect guesses lose against `target`'s times, the
-        model does not draft. Raises ModelError, ResourceError or Cancelled.
+        Or none, where the model does not draft: `off` says why. `only_to_win`: it does not where
+        even `k_max` perfect guesses lose against `target`'s times.
+        Raises ModelError, ResourceError or Cancelled.
         """
         self.context, self.off = None, None
         times = self._times = self._times or self._choose(target, k_max)

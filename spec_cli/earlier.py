@@ -17,7 +17,7 @@ N_KEPT = 32768  # tokens, the latest; filing them takes some 50 ms at the start 
 class EarlierAnswers:
     """Token ids of the last answers, for one vocabulary.
 
-    Two runs that end at once keep the answer of one.
+    Of two runs that end together the answer of one may be lost.
     """
 
     def __init__(self, vocabulary: Vocabulary, *, state: StateStore) -> None:

@@ -146,7 +146,7 @@ class RoundDone:
 
 @dataclass(frozen=True, slots=True)
 class DraftingOff:
-    """Nothing is drafted, or at the end of a run: was drafted; `reason` says why, with numbers."""
+    """Nothing is drafted, or, at the end of a run, nothing was: `reason` says why, with numbers."""
 
     reason: str
 

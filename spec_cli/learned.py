@@ -19,7 +19,7 @@ _MOST = 4000.0  # guesses that are remembered; beyond them older ones fade
 class LearnedAcceptance:
     """The tallies of one pair, bound to both files; `GREEDY_RULE` and other rules have their own.
 
-    It decides what is drafted, never what is said. Runs that end at once may lose one's tally.
+    It decides what is drafted, never what is said. Of two runs that end together one may be lost.
     """
 
     def __init__(self, target: Path, draft: Path, *, state: StateStore) -> None:

@@ -65,7 +65,7 @@ class Text:
             return NO_DRAFT
 
     def commit(self, draft: Draft, rows: Logits) -> RoundCount:
-        """Judge a draft by the target's rows for it, and commit what holds: by an error nothing."""
+        """Judge a draft by the target's rows, and commit what holds; nothing if that fails."""
         try:
             if self.error is None:
                 return self._commit(draft, rows)
@@ -139,8 +139,8 @@ class ParallelDecoder:
     def round(self) -> list[tuple[Text, RoundCount]]:
         """Draft for each text, verify all drafts in one target pass, commit what holds.
 
-        Texts that have ended now have left their places. What is wrong with one of them ends that
-        one alone. Raises Cancelled or ResourceError.
+        Texts that have ended leave their places. An error in one of them ends that one alone.
+        Raises Cancelled or ResourceError.
         """
         began = self._clock()
         n_places = self._plan.n_texts_in(max(self._texts) + 1)

@@ -57,7 +57,7 @@ class TargetSide:
                     "the target's memory is recurrent, and its rollback was not proved exact here"
                 )
         if self.plan.max_width == 1:
-            return "no wider pass gives the bits of a plain step here"
+            return "no pass over more than one token gives the bits of a plain step here"
         return None
 
     @property

@@ -31,7 +31,7 @@ class PassTimes:
     seconds: tuple[float, ...]
 
     def __call__(self, width: int) -> float:
-        """Seconds of a pass over `width` rows, interpolated; beyond the table by its mean slope."""
+        """Seconds of a pass over `width` rows, interpolated; beyond the table in proportion."""
         if width <= self.widths[-1]:
             return float(np.interp(width, self.widths, self.seconds))
         return self.seconds[-1] * width / self.widths[-1]

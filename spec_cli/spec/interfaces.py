@@ -85,7 +85,7 @@ class SequenceModel(Protocol):
         """
 
     def eval(self, tokens: Sequence[Sequence[int]]) -> Logits:
-        """Evaluate tokens of the sequences 0, 1, ... in one pass, of each equally many.
+        """Evaluate tokens of the sequences 0, 1, ... in one pass, as many of each as of the others.
 
         Returns the logits after every token, shape [sequences, tokens of each, n_vocab]; the array
         may be a view that the next `eval` overwrites. Raises what `read` raises.
@@ -144,9 +144,10 @@ class Budget(Protocol):
         """How many more tokens may be drafted."""
 
     def take(self, copies: Sequence[Evidence], *, or_model: bool = False) -> int:
-        """How many of these guesses, which are free, to draft now; they count as drafted.
+        """How many of these guesses, which are free, to draft now: they count as drafted.
 
-        None where checking them does not pay, or, given the choice, the draft model's do better.
+        0 where checking them does not pay, or, with `or_model`, where the draft model's own are
+        worth more.
         """
 
     def wants_model(self) -> bool:

@@ -13,16 +13,16 @@ from spec_cli.spec.survival import N_MODEL_LEVELS, Survival
 
 K_MAX = 15  # with the token before them, drafts fill the widest pass of the cost table
 
-MAX_LOSS = 0.02  # share of the plain time that drafting may lose on the whole,
-_CREDIT = 4.0  # and the plain steps that it may lose besides,
-_CREDIT_PER_TOKEN = 0.15  # which a short text has not earned yet
+MAX_LOSS = 0.02  # share of the plain time that drafting may lose in the long run
+_CREDIT = 4.0  # plain steps that it may lose on top of that, once the text is long enough:
+_CREDIT_PER_TOKEN = 0.15  # each token adds so much
 _MAX_CREDIT = 16.0  # plain steps: what was gained long ago pays for no more than this
 
 _RATE_MEMORY = 32.0  # tokens over which the rate is averaged
-_STALE = 8  # tokens behind from which on catching up is an investment:
-_HORIZON = 64  # repaid over as many tokens as were emitted, or so many at least,
-_PER_ROUND = 3.0  # of which a drafting round emits about so many,
-_MAX_INVESTED = 0.2  # if it takes no more than this share of their plain time
+_STALE = 8  # tokens behind, from which on catching up is an investment in later rounds
+_HORIZON = 64  # tokens over which it must repay itself; as many as were emitted, if that is more
+_PER_ROUND = 3.0  # tokens that a drafting round emits, about
+_MAX_INVESTED = 0.2  # share of the horizon's plain time that catching up may take
 _FIRST_PAUSE = 32  # plain tokens before the draft model is tried again
 _LONGEST_PAUSE = 512
 _TABLE_LIFE = 4  # rounds
@@ -72,10 +72,11 @@ class FixedLength:
 class CostAware:
     """Drafts what is expected to gain at the costs of this machine, within a bounded loss.
 
-    Against plain decoding, rounds that draft may lose `MAX_LOSS` of the plain time so far and, the
-    longer the text, up to `_CREDIT` plain steps; one that could lose more is not begun. Not counted
-    is the round in which the draft model reads the prompt: it is begun where that takes at most
-    `_MAX_INVESTED` of the plain time so far, and the text to come is expected to repay it.
+    Against plain decoding, the rounds that draft may lose `MAX_LOSS` of the plain time so far, and
+    a credit that grows with the text up to `_CREDIT` plain steps; a round that could lose more is
+    not begun. The round in which the draft model reads the prompt is not counted: it is begun where
+    reading takes at most `_MAX_INVESTED` of the plain time so far, and the text to come is expected
+    to repay it.
 
     While guesses of the draft model are not expected to pay, it is tried again after a pause;
     what it reads then is scored against what it would have guessed.
@@ -219,7 +220,10 @@ def _reason(prices: Prices, survival: Survival) -> str:
     """Why nothing is drafted, with the numbers."""
     check = (prices.verify[1] - prices.verify[0]) / prices.plain_s
     if not prices.draft_s:
-        return f"no text that came back was sure enough: checking a guess takes {check:.2f} steps"
+        return (
+            "nothing that repeats was sure enough to copy: "
+            f"checking a guess takes {check:.2f} of a plain step"
+        )
     held = float(survival.following()[-1] @ survival.model_acceptance())
     return (
         f"a guess takes {prices.draft_s / prices.plain_s:.2f} of a plain step to draft and "

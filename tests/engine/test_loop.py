@@ -386,4 +386,4 @@ def test_a_run_in_which_nothing_was_worth_drafting_says_so_before_it_ends() -> N
     run = generate(endless(), ngram_drafter(), policy=policy, max_tokens=8)
     assert run.finished.stats.n_drafted == 0
     (off,) = [e for e in run.events if isinstance(e, DraftingOff)]
-    assert "checking a guess takes 1.00 steps" in off.reason
+    assert "checking a guess takes 1.00 of a plain step" in off.reason
