@@ -114,8 +114,10 @@ def allowed_head(row: Logits, k: int, constraint: Constraint) -> Ids:
     The allowed ones of the n largest logits are the largest allowed ones, however many they are:
     few are judged where the model wants what is allowed. Raises NothingAllowed.
     """
-    for n in _HEADS if k else ():
-        head = top_k(row, min(max(n, 2 * k), row.size))
+    for n in sorted({max(n, 2 * k) for n in _HEADS if k}):
+        if n >= row.size:
+            continue
+        head = top_k(row, n)
         ids = head[constraint.allows(head)]
         if ids.size >= k:
             break

@@ -97,6 +97,14 @@ def test_few_tokens_are_judged_where_the_model_wants_what_is_allowed(
     assert toy.asked["listed"] == 0
 
 
+@pytest.mark.parametrize(("k", "n_judged"), [(0, 0), (1, 64 + 1024), (700, 1400), (2**31 - 1, 0)])
+def test_no_head_is_judged_twice_and_none_that_is_the_whole_row(k: int, n_judged: int) -> None:
+    toy = Toy(lambda tokens, x: False, 3000)
+    with pytest.raises(NothingAllowed):
+        allowed_head(a_row(1, 3000, ties=False), k, toy)
+    assert (toy.asked["judged"], toy.asked["listed"]) == (n_judged, 1)
+
+
 def test_a_greedy_choice_that_is_allowed_asks_for_nothing_else() -> None:
     row = a_row(1, 1000, ties=False)
     toy = Toy(lambda tokens, x: True, row.size)
