@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from spec_cli.spec.interfaces import Draft, Source
@@ -122,9 +123,13 @@ class CostAware:
         is_try = worth <= 0 and self._draft is not None and self._n_without_model >= self._pause
         if worth > 0:
             self._pause = _FIRST_PAUSE
+        if is_try:
+            prices = prices.undivided()
+        elif not self._has_read:
+            prices = replace(prices, invested_s=0.0)  # reading the prompt is not counted
         self._round = CostAwareRound(
             min(room, len(self._widths) - 1),
-            prices.undivided() if is_try else prices,
+            prices,
             self._survival,
             self._table,
             level=self._level,

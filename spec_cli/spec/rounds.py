@@ -61,7 +61,8 @@ class Prices:
 
     `verify` [k_max + 1] are passes over 1.. rows; `draft_s` is one guess of the draft model. What
     its first guess takes besides, being behind, has two parts: `catch_up_s` must be repaid by
-    this round, `invested_s` by later ones. All are 0 where there is no draft model.
+    this round, `invested_s` by later ones. Either may be lost. All are 0 where there is no draft
+    model.
     """
 
     verify: Weights
@@ -83,8 +84,8 @@ class Prices:
 class CostAwareRound:
     """Drafts while that is expected to gain, and drops at the end what is not worth checking.
 
-    It may not lose more than `credit_s` against plain decoding, whatever is accepted, besides
-    what is invested. `is_try`: the draft model makes a first guess even where that does not pay.
+    It may not lose more than `credit_s` against plain decoding, whatever is accepted. `is_try`: the
+    draft model makes a first guess even where that does not pay.
     """
 
     def __init__(
@@ -169,7 +170,9 @@ class CostAwareRound:
 
     def _next_s(self) -> float:
         """What the model's next guess takes."""
-        return self._prices.draft_s + (0.0 if self._spent_s else self._prices.catch_up_s)
+        prices = self._prices
+        behind_s = 0.0 if self._spent_s else prices.catch_up_s + prices.invested_s
+        return prices.draft_s + behind_s
 
     def _step(self, j: int) -> float:
         """What checking one token more than `j` costs, in tokens."""

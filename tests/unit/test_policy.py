@@ -24,12 +24,16 @@ class Desk:
     without it, when it is used again.
     """
 
-    def __init__(self, target: PassTimes, draft_s: float, *, may_drop: bool = True) -> None:
-        self.target, self.draft_s = target, draft_s
+    def __init__(
+        self, target: PassTimes, draft_s: float, *, may_drop: bool = True, read_s: float = 0.0
+    ) -> None:
+        """`read_s` is what each token takes that the draft model has to catch up with."""
+        self.target = target
+        self.draft = PassTimes((1, 10_001), (draft_s, draft_s + 10_000 * read_s))
         self.survival = Survival()
         self.policy = CostAware(
             PassMeter(target),
-            PassMeter(PassTimes((1, 64), (draft_s, draft_s))),
+            PassMeter(self.draft),
             self.survival,
             widths=WIDTHS,
             may_drop=may_drop,
@@ -41,17 +45,17 @@ class Desk:
 
     def round(self, confidence: float, *, right: bool) -> int:
         """One round in which every guess is made with `confidence`; the number checked."""
-        plan = self.policy.plan(60, self.n_tokens, 1)
+        plan = self.policy.plan(60, self.n_tokens, 1 + self.n_unseen)
         draft, seconds, k = NO_DRAFT, 0.0, 0
         if plan is not None:
             evidence: list[Evidence] = []
             while plan.wants_model():
                 for _ in range(min(self.n_unseen, 63)):
                     self.survival.learn(model_evidence(confidence), accepted=right)
+                seconds += self.draft(1 + self.n_unseen)
                 self.n_unseen = 0
                 evidence.append(model_evidence(confidence))
                 plan.add(evidence[-1])
-                seconds += self.draft_s
             draft = Draft((7,) * len(evidence), None, tuple(evidence))
             k = plan.keep()
         committed = (7,) * k + (8,) if right else (9,)
@@ -92,11 +96,15 @@ def test_guesses_that_fail_are_no_longer_made() -> None:
 
 @pytest.mark.parametrize("draft_s", [0.05, 0.2, 0.4])
 @pytest.mark.parametrize("target", [FLAT, STEEP], ids=["flat", "steep"])
+@pytest.mark.parametrize("read_s", [0.0, 0.05])
 @pytest.mark.parametrize("may_drop", [True, False])
 def test_whatever_the_guesses_the_loss_is_bounded(
-    target: PassTimes, draft_s: float, may_drop: bool
+    target: PassTimes, draft_s: float, may_drop: bool, read_s: float
 ) -> None:
-    """Guesses that are always wrong, by turns, at random, or right until they are trusted."""
+    """Guesses that are always wrong, by turns, at random, or right until they are trusted.
+
+    What the model has to read after a pause counts as well.
+    """
     random = Random(3)
     courses = {
         "wrong": lambda i: False,
@@ -105,7 +113,7 @@ def test_whatever_the_guesses_the_loss_is_bounded(
         "betrayed": lambda i: i < 100,
     }
     for right in courses.values():
-        desk = Desk(target, draft_s, may_drop=may_drop)
+        desk = Desk(target, draft_s, may_drop=may_drop, read_s=read_s)
         for i in range(400):
             desk.round(0.97, right=right(i))
             # The first round of the draft model reads the prompt, which is not counted.

@@ -25,6 +25,7 @@ def a_round(
     *,
     draft_s: float | None = None,
     catch_up_s: float = 0.0,
+    invested_s: float = 0.0,
     credit_s: float = math.inf,
     is_try: bool = False,
     may_drop: bool = True,
@@ -32,7 +33,7 @@ def a_round(
     level: int = N_MODEL_LEVELS,
 ) -> CostAwareRound:
     survival = Survival()
-    prices = Prices(verify, draft_s or 0.0, catch_up_s, 0.0, rate=1.0)
+    prices = Prices(verify, draft_s or 0.0, catch_up_s, invested_s, rate=1.0)
     table = None
     if draft_s is not None:
         table = stopping_table(
@@ -130,6 +131,16 @@ def test_no_round_can_lose_more_than_its_credit() -> None:
         assert STEEP[plan.take([SURE] * 7)] - STEEP[0] <= credit + 1e-9
     assert not a_round(STEEP, draft_s=0.1, credit_s=0.69).wants_model()
     assert a_round(STEEP, draft_s=0.1, credit_s=0.71).wants_model()
+
+
+def test_what_later_rounds_repay_counts_as_a_loss_but_not_against_the_gain() -> None:
+    prices = {"draft_s": 0.1, "catch_up_s": 0.1, "invested_s": 2.0}
+    assert not a_round(STEEP, **prices, credit_s=2.79).wants_model()
+    plan = a_round(STEEP, **prices, credit_s=2.81)
+    assert plan.wants_model()
+    plan.add(model_evidence(0.999))
+    assert not plan.wants_model()  # the next guess would have to be affordable, too
+    assert a_round(STEEP, **prices).wants_model()
 
 
 def test_a_sure_copy_goes_before_a_guess_and_an_unsure_one_leaves_it_to_the_model() -> None:
