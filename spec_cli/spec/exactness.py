@@ -133,7 +133,8 @@ class ExactnessPlan:
         """The plan in words, with the near-ties of a run where they were counted."""
         if self.widths is None:
             ties = "" if n_near_ties is None else f", {counted(n_near_ties, 'near-tie')}"
-            return f"fast: kernels differ by width{ties}"
+            seen = "kernels differ by width" if self.max_difference else "passes of any width"
+            return f"fast: {seen}{ties}"
         kernels = "".join(f", {change}" for change in _changes(self.kernels))
         padding = ", plain steps padded" if self.pads_plain_steps else ""
         return f"bit-exact: {_span(self.widths)}{padding}{kernels}"

@@ -346,6 +346,12 @@ def test_a_plan_says_its_widths_and_what_they_took(
     assert plan(widths, kernels).describe() == expected
 
 
+def test_kernels_that_were_not_seen_to_differ_are_not_said_to() -> None:
+    """As with `--exact off` where every width gives the same bits."""
+    found = ExactnessPlan(DEFAULT_KERNELS, None, 0.0, 0.0, FLAT)
+    assert found.describe() == "fast: passes of any width"
+
+
 @pytest.mark.parametrize(("n", "ties"), [(0, "0 near-ties"), (1, "1 near-tie"), (2, "2 near-ties")])
 def test_a_fast_plan_says_how_many_choices_were_near_ties(n: int, ties: str) -> None:
     assert plan(None).describe(n) == f"fast: kernels differ by width, {ties}"

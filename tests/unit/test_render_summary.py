@@ -74,7 +74,7 @@ def test_a_plain_run_is_not_compared_with_itself_and_has_no_draft_line() -> None
 
 
 def test_where_kernels_differ_by_width_near_ties_are_counted() -> None:
-    fast = replace(INFO, plan=replace(INFO.plan, widths=None), accept="greedy")
+    fast = replace(INFO, plan=replace(INFO.plan, widths=None, max_difference=0.1), accept="greedy")
     run = stats()
     assert lines(run, fast)[2] == "text   fast: kernels differ by width, 0 near-ties; greedy"
     run.n_near_ties = 1

@@ -33,7 +33,7 @@ PROMPTS = (NamedPrompt("code-one", "code", "a"), NamedPrompt("prose-two", "prose
 MATRIX = Matrix(PROMPTS, (0.0, 0.8), tuple(ArmDrafter), (3, None), max_tokens=64, seed=1)
 NEAR_TIE = Difference(17, 4, 5, 0.0123, 0.25, True, "the rows differ a little")
 WRONG = Difference(3, 6, None, None, None, False, "one text has ended")
-FAST = replace(INFO.plan, widths=None)
+FAST = replace(INFO.plan, widths=None, max_difference=0.1)
 RULES = tuple(
     RuleCheck(accept, "default", "code-one", at, 2000, 4000, 3000, ChiSquare(3.0, 2, 0.22))
     for accept in Accept
