@@ -309,7 +309,7 @@ def test_where_only_plain_steps_are_exact_nothing_is_drafted_and_the_reason_said
         events = run(session, GREEDY)
         assert session.drafter_name == "none"
     (off,) = [event for event in events if isinstance(event, DraftingOff)]
-    assert off.reason == session.drafting_off and "wider pass" in off.reason
+    assert off.reason == session.drafting_off and "no pass over more than one token" in off.reason
     assert set(passes.widths) == {1} and len(finished(events).tokens) == 24
     assert not any(tiny_draft.name in doing for doing in desk.doings)  # not even loaded
     assert not any("cut" in notice.message for notice in desk.notices)
