@@ -30,10 +30,10 @@ SCHEMA = "spec-cli/model/1"
 
 
 def show(name: Name, as_json: AsJson = False) -> None:
-    """Show everything known of a pair or of a model.
+    """Show everything known about a pair or a model.
 
-    Its files, what they say about themselves, what was measured on this machine, and what
-    drafting is expected to gain. Nothing is loaded, fetched or measured.
+    Its files, what their headers say, what was measured on this machine, and what drafting
+    is expected to gain. Nothing is loaded, downloaded or measured.
     """
     terminal, registry = detect(), load_registry()
     pair = registry.pair(name)
