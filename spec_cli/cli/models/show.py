@@ -71,7 +71,7 @@ def _lines(found: Iterable[Fact]) -> list[str]:
 def _prediction(headers: Sequence[Header | None], measurements: Measurements) -> Prediction | str:
     """What drafting is expected to gain, or why that is not known."""
     if len(headers) < 2:
-        return "no draft model: n-grams propose, and what they gain is in the text"
+        return "no draft model: guesses are copies of earlier text, whose gain depends on the text"
     target, draft = headers
     if target is None or draft is None:
         return "not known before both files are here"
