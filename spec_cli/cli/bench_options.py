@@ -27,7 +27,7 @@ Prompts = Annotated[
     typer.Option(
         "--prompts",
         metavar="FILE",
-        help='Read prompts from FILE: JSON lines with `"prompt"`, or a `.txt` with one a line.',
+        help='Read prompts from FILE: JSON lines with `"prompt"`, or a `.txt` with one per line.',
         show_default="built-in ones",
         rich_help_panel=_PROMPT,
     ),
@@ -37,7 +37,7 @@ Kinds = Annotated[
     typer.Option(
         "--kind",
         metavar="LIST",
-        help="Only prompts of these kinds, such as `code,prose`.",
+        help="Use only prompts of these kinds, such as `code,prose`.",
         show_default="all",
         rich_help_panel=_PROMPT,
     ),
@@ -47,7 +47,7 @@ PerKind = Annotated[
     typer.Option(
         "--per-kind",
         metavar="N",
-        help="Only the first N prompts of each kind.",
+        help="Use only the first N prompts of each kind.",
         rich_help_panel=_PROMPT,
     ),
 ]
@@ -122,8 +122,8 @@ Export = Annotated[
     typer.Option(
         "--export",
         metavar="FILE",
-        help="Append each finished row to FILE (JSON lines), and skip what it has: continues a "
-        "stopped measurement.",
+        help="Append each finished row to FILE (JSON lines); a later run with FILE continues "
+        "where this one stopped.",
         rich_help_panel=_OUTPUT,
     ),
 ]
@@ -132,7 +132,7 @@ Compare = Annotated[
     typer.Option(
         "--compare",
         metavar="OLD",
-        help="Compare with an earlier measurement, a file that `--export` wrote.",
+        help="Compare with an earlier measurement, in a file that `--export` wrote.",
         rich_help_panel=_OUTPUT,
     ),
 ]

@@ -34,7 +34,7 @@ Prompts = Annotated[
     typer.Option(
         "--prompts",
         metavar="FILE",
-        help='Read prompts from FILE: JSON lines with `"prompt"`, or a `.txt` with one a line.',
+        help='Read prompts from FILE: JSON lines with `"prompt"`, or a `.txt` with one per line.',
         show_default="5 of 20 built-in ones",
         rich_help_panel=_PROMPT,
     ),
@@ -99,7 +99,7 @@ Save = Annotated[
     typer.Option(
         "--save",
         metavar="FILE",
-        help="Save each comparison in FILE, and skip those that it has: continues a stopped check.",
+        help="Save each comparison in FILE; a later run with FILE continues where this one stopped.",
         rich_help_panel=_OUTPUT,
     ),
 ]
