@@ -10,7 +10,7 @@ from spec_cli import __version__
 from spec_cli.cli.late import Place, group_of
 
 EXAMPLES = """
-Run a language model on this machine, fast, without changing a word of what it says.
+Run a language model on this machine, faster, without changing a word of what it says.
 
 A small draft model guesses the next tokens; the model you asked for checks them all in one pass.
 

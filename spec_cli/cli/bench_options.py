@@ -123,7 +123,7 @@ Export = Annotated[
         "--export",
         metavar="FILE",
         help="Append each finished row to FILE (JSON lines); a later run with FILE continues "
-        "where this one stopped.",
+        "where this stopped.",
         rich_help_panel=_OUTPUT,
     ),
 ]

@@ -99,7 +99,7 @@ Save = Annotated[
     typer.Option(
         "--save",
         metavar="FILE",
-        help="Save each comparison in FILE; a later run with FILE continues where this one stopped.",
+        help="Save each comparison in FILE; a later run with FILE continues where this stopped.",
         rich_help_panel=_OUTPUT,
     ),
 ]
