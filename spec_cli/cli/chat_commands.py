@@ -261,19 +261,11 @@ _TABLE = (
     Command("load", "FILE", Takes.FILE, "Continue a saved conversation.", load),
     Command("stats", "", Takes.NOTHING, "Show all figures of the last answer.", stats),
     Command(
-        "read",
-        "[FILE]",
-        Takes.FILE,
-        "Put a file before the next message; alone, take files back.",
-        read,
+        "read", "[FILE]", Takes.FILE, "Put a file before the next message, or take it back.", read
     ),
     Command("pair", "[TARGET [DRAFT]]", Takes.PAIR, "Show which models run, or load others.", pair),
     Command(
-        "compact",
-        "[N]",
-        Takes.TEXT,
-        "Drop the N oldest turns, or enough to free half the context.",
-        compact,
+        "compact", "[N]", Takes.TEXT, "Drop the N oldest turns, or free half the context.", compact
     ),
     Command("exit", "", Takes.NOTHING, "Leave, as Ctrl-D does.", leave),
 )
