@@ -29,7 +29,7 @@ COMMANDS = {
     ),
     "chat": Place(
         "spec_cli.cli.chat:chat",
-        "Chat with a model, on a terminal or with one message per line from a pipe.",
+        "Chat with a model, on a terminal or line by line from a pipe.",
         takes_settings=True,
     ),
     "pull": Place(
@@ -42,7 +42,7 @@ COMMANDS = {
     ),
     "doctor": Place(
         "spec_cli.cli.doctor:doctor",
-        "Check this machine and a pair: what is wrong, what to do, what to put in a bug report.",
+        "Check this machine and a pair, and say what to do about problems.",
     ),
     "verify": Place(
         "spec_cli.cli.verify:verify",

@@ -53,7 +53,7 @@ def chat(
     machine: Machine,
     verbose: opt.Verbose = False,
 ) -> None:
-    """Chat with a model, on a terminal or with one message per line from a pipe.
+    """Chat with a model, on a terminal or line by line from a pipe.
 
     \b
     Examples:

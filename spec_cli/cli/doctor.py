@@ -59,10 +59,11 @@ def doctor(
     measure: Measure = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Check this machine and a pair: what is wrong, what to do, what to put in a bug report.
+    """Check this machine and a pair, and say what to do about problems.
 
-    Looks at versions, devices, memory, caches, and the pair; uses no network. Home directories
-    and secrets are not shown. Exit code 7 means that the pair cannot run.
+    Looks at versions, devices, memory, caches, and the pair; uses no network. The output belongs
+    in a bug report: it shows no home directories or secrets. Exit code 7 means that the pair
+    cannot run.
     """
     terminal, environ = detect(), dict(os.environ)  # before llama.cpp sets some of its own
     settings = SessionSettings()
