@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
+from spec_cli.spec.counts import counted
 from spec_cli.spec.interfaces import Draft, Source
 from spec_cli.spec.meter import PassMeter
 from spec_cli.spec.rounds import CostAwareRound, FixedRound, Prices, Round
@@ -52,22 +53,31 @@ class Policy(Protocol):
 
 
 class FixedLength:
-    """Always `k` tokens."""
-
-    idle_reason = None
+    """Always `k` tokens, where there are so many guesses."""
 
     def __init__(self, k: int) -> None:
         self._k = k
+        self._is_planned = False
+        self._n_without_guess = 0
+
+    @property
+    def idle_reason(self) -> str | None:
+        """Where no guess came: in how many rounds."""
+        n = self._n_without_guess
+        return f"the drafter had no guess in {counted(n, 'round')}" if n else None
 
     def plan(self, room: int, n_past: int, n_behind: int) -> Round | None:
         """`k`, or what there is room for."""
         k = min(self._k, room)
+        self._is_planned = k > 0
         return FixedRound(k) if k > 0 else None
 
     def observe(
         self, draft: Draft, n_checked: int, committed: Sequence[int], seconds: float
     ) -> None:
-        """Nothing to learn."""
+        """Nothing to learn but whether there were guesses."""
+        if self._is_planned and not draft.tokens:
+            self._n_without_guess += 1
 
 
 class CostAware:

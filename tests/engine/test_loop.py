@@ -387,3 +387,14 @@ def test_a_run_in_which_nothing_was_worth_drafting_says_so_before_it_ends() -> N
     assert run.finished.stats.n_drafted == 0
     (off,) = [e for e in run.events if isinstance(e, DraftingOff)]
     assert "checking a guess takes 1.00 of a plain step" in off.reason
+
+
+def test_a_run_in_which_there_was_no_guess_says_so_before_it_ends() -> None:
+    no_guess = ScriptedDrafter(lambda context, k: ())
+    run = generate(endless(), no_guess, k=3, max_tokens=8)
+    (off,) = [e for e in run.events if isinstance(e, DraftingOff)]
+    # The first round waits for no drafter, and the last has no room for a guess.
+    assert off.reason == "the drafter had no guess in 6 rounds"
+    for drafter, k in ((no_guess, 0), (oracle_with_errors([1] * 9, 2, [False]), 3)):
+        run = generate(endless(), drafter, k=k, max_tokens=8)
+        assert not [e for e in run.events if isinstance(e, DraftingOff)]
