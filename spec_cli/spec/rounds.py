@@ -61,8 +61,8 @@ class Prices:
 
     `verify` [k_max + 1] are passes over 1.. rows; `draft_s` is one guess of the draft model. What
     its first guess takes besides, being behind, has two parts: `catch_up_s` must be repaid by
-    this round, `invested_s` by later ones. Either may be lost. All are 0 where there is no draft
-    model.
+    this round, `invested_s` by later ones; where guesses fail, both are lost. All are 0 where
+    there is no draft model.
     """
 
     verify: Weights
