@@ -1,8 +1,8 @@
 """What a model takes of memory, told by its header: weights, KV cache and buffers, by layer.
 
 The sizes follow llama.cpp (llama-kv-cache.cpp, llama-memory-recurrent.cpp, llama-model.cpp). The
-cache is counted exactly where the header tells its shape, and buffers by a bound; a sliding window
-whose pattern is unknown counts as a full cache.
+cache is counted exactly where the header tells its shape, and buffers by a bound. A layer with a
+sliding window has a full cache: our contexts ask for one (`swa_full`), to roll it back.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from spec_cli.gguf import MAX_LAYERS, Header
-from spec_cli.gguf_file import BOOL, INT32, UINT32, Array, Tensor
+from spec_cli.gguf_file import INT32, UINT32, Array, Tensor
 from spec_cli.llama.native import ContextSettings
 
 _ELEMENT_BYTES = {"f32": 4.0, "f16": 2.0, "bf16": 2.0, "q8_0": 34 / 32}
-_LISTS = (UINT32, INT32, BOOL)
+_LISTS = (UINT32, INT32)
 _CELLS = 256  # llama.cpp rounds a cache up to this
 _VOCAB_ENTRY_BYTES = 400  # of llama.cpp's tables, a token
 _BLOCK = re.compile(r"blk\.(\d{1,4})\.")
@@ -29,9 +29,6 @@ _WITH_SNAPSHOTS = (
     *("qwen35", "qwen35moe", "qwen4exp", "nemotron_h", "nemotron_h_moe", "lfm2", "lfm2moe"),
     *("bailingmoe3", "kimi-k3", "glm5-next", "deepseek4"),
 )
-
-# Every how many layers one is without a window, by architecture (load_swa_pattern in src/models).
-_PATTERNS = {"gemma2": 2, "gemma3": 6, "gemma3n": 5, "cohere2": 4, "gpt-oss": 2, "exaone4": 4}
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,24 +154,7 @@ def _kv_bytes(header: Header, index: int, context: ContextSettings) -> int:
         n_heads = _per_layer(header, "attention.head_count", index) or 0
     element_bytes = (header.key_length or 0) * _ELEMENT_BYTES[context.k_type]
     element_bytes += (header.value_length or 0) * _ELEMENT_BYTES[context.v_type]
-    return int(n_heads * element_bytes * _n_cells(header, index, context))
-
-
-def _n_cells(header: Header, index: int, context: ContextSettings) -> int:
-    n_cells = _padded(context.n_cells)
-    window = _integer(header, "attention.sliding_window")
-    if not window or not _is_windowed(header, index):
-        return n_cells
-    return min(n_cells, _padded(window + context.n_batch))
-
-
-def _is_windowed(header: Header, index: int) -> bool:
-    """Whether a layer sees its last tokens only; False where the file does not tell."""
-    stated = header.values.get(f"{header.architecture}.attention.sliding_window_pattern")
-    if isinstance(stated, Array):
-        return bool(_element(stated, index))
-    period = stated if type(stated) is int else _PATTERNS.get(header.architecture)
-    return period is not None and (period == 0 or index % period < period - 1)
+    return int(n_heads * element_bytes * _padded(context.n_cells))
 
 
 def _n_states(header: Header, context: ContextSettings) -> int:
@@ -228,15 +208,10 @@ def _integer(header: Header, key: str) -> int | None:
 
 
 def _per_layer(header: Header, key: str, index: int) -> int | None:
-    """A number that is stated once for all layers, or layer by layer."""
+    """A number that is stated once for all layers, or layer by layer; 0 for one left out."""
     value = header.values.get(f"{header.architecture}.{key}")
-    if isinstance(value, Array):
-        return _element(value, index)
-    return value if type(value) is int else None
-
-
-def _element(array: Array, index: int) -> int:
-    """The element of a layer; 0 where there is none."""
-    if array.kind not in _LISTS or not index < len(array) <= MAX_LAYERS:
+    if not isinstance(value, Array):
+        return value if type(value) is int else None
+    if value.kind not in _LISTS or not index < len(value) <= MAX_LAYERS:
         return 0
-    return int(array.numbers()[index])
+    return int(value.numbers()[index])

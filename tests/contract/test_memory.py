@@ -62,7 +62,7 @@ def planned(path: Path, context: ContextSettings) -> Footprint:
 @pytest.mark.parametrize(
     "context", SHAPES, ids=lambda c: f"{c.n_ctx}-{c.n_batch}-{c.n_rows}-{c.n_snapshots}"
 )
-@pytest.mark.parametrize("arch", ["llama", "mamba", "qwen35", "lfm2", "nemotron_h"])
+@pytest.mark.parametrize("arch", ["llama", "gemma3", "mamba", "qwen35", "lfm2", "nemotron_h"])
 def test_caches_are_as_large_as_planned_and_buffers_no_larger(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, arch: str, context: ContextSettings
 ) -> None:
