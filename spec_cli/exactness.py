@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from spec_cli.errors import Cancelled, ResourceError
+from spec_cli.errors import ResourceError
+from spec_cli.llama.apart import run_apart
 from spec_cli.llama.model import LlamaModel
 from spec_cli.llama.probe import Prober
 from spec_cli.spec.costs import TARGET_WIDTHS, PassTimes
@@ -30,7 +29,6 @@ from spec_cli.state import StateStore, file_identity
 
 PLANS = "exactness-plans"
 PROBE_VERSION = 4  # of what a probe tries and how a price is reckoned
-_POLL_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,42 +147,14 @@ class Planner:
             "devices": setup.devices,
             "kernels": asdict(kernels),
         }
-        with subprocess.Popen(
-            # -P: nothing is imported from the current directory.
-            [sys.executable, "-P", "-m", "spec_cli.llama.trial", json.dumps(order)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as process:
-            out, error = self._outcome(process)
-        if process.returncode != 0:
-            if self._cancelled():
-                raise Cancelled
-            raise ResourceError(f"the kernels cannot be tried: {_told(process.returncode, error)}")
-        return [_probe_from_json(value) for value in json.loads(out)]
-
-    def _outcome(self, process: subprocess.Popen[str]) -> tuple[str, str]:
-        """What the process wrote on stdout and stderr; it is killed when the user stops us."""
-        while True:
-            try:
-                return process.communicate(timeout=_POLL_S)
-            except subprocess.TimeoutExpired:
-                if self._cancelled():
-                    process.kill()
-                    raise Cancelled from None
+        ended = run_apart("spec_cli.llama.trial", json.dumps(order), cancelled=self._cancelled)
+        if ended.exit_code != 0:
+            raise ResourceError(f"the kernels cannot be tried: {ended.reason}")
+        return [_probe_from_json(value) for value in json.loads(ended.output)]
 
     def _keep(self, plan: ExactnessPlan) -> ExactnessPlan:
         self._state.save(PLANS, self._setup.key(self._exact), asdict(plan))
         return plan
-
-
-def _told(returncode: int, error: str) -> str:
-    """The one line of a failed process's stderr that says why; a crash says it first."""
-    lines = [line.strip() for line in error.splitlines() if line.strip()]
-    if not lines:
-        return f"their process ended with {returncode}"
-    return lines[0] if returncode < 0 else lines[-1]
 
 
 def _priced(probe: WidthProbe, reference: WidthProbe) -> WidthProbe:
