@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from spec_cli.calibration import checked_times
 from spec_cli.errors import ResourceError
 from spec_cli.llama.apart import run_apart
 from spec_cli.llama.model import LlamaModel
@@ -197,4 +198,4 @@ def _probe_from_json(value: Mapping[str, Any]) -> WidthProbe:
 
 
 def _times_from_json(value: Mapping[str, Any]) -> PassTimes:
-    return PassTimes(tuple(value["widths"]), tuple(value["seconds"]))
+    return checked_times(value["widths"], value["seconds"])
