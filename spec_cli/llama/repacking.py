@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 # enum ggml_type, ggml.h
 _Q4_0, _Q4_1, _Q8_0, _Q2_K, _Q4_K, _Q5_K, _Q6_K = 2, 3, 8, 10, 12, 13, 14
-_IQ4_NL, _IQ4_XS, _MXFP4, _Q1_0 = 20, 23, 39, 40
+_IQ4_NL, _IQ4_XS, _MXFP4, _Q1_0 = 20, 23, 39, 41
 
 # How much larger a weight of each type gets. The features later in the list come first.
 _BY_FEATURE: dict[str, dict[int, float]] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import re
 from collections import Counter
@@ -14,6 +15,7 @@ from spec_cli.errors import ResourceError
 from spec_cli.footprint import Footprint, footprint
 from spec_cli.gguf import read_header
 from spec_cli.host_memory import HostMemory
+from spec_cli.llama.bindings import bindings
 from spec_cli.llama.context import LlamaContext
 from spec_cli.llama.library import library
 from spec_cli.llama.model import LlamaModel, LoadSettings
@@ -86,6 +88,14 @@ def test_weights_that_are_rearranged_are_those_that_the_plan_counts(
     plain = plan.input.plain_bytes + sum(part.plain_bytes for part in plan.parts)
     assert packed == pytest.approx(found["packed"], abs=_MIB / 50)
     assert plain <= found["mapped"] + _MIB / 50
+
+
+def test_the_types_that_an_arm_cpu_rearranges_have_the_numbers_of_ggml() -> None:
+    library()
+    name = bindings("_ggml").libggml.ggml_type_name
+    name.restype = ctypes.c_char_p
+    kinds = {"q4_0", "q8_0", "q1_0", "q4_K", "q5_K", "q6_K", "iq4_nl", "mxfp4"}
+    assert {name(kind).decode() for kind in repacked("DOTPROD = 1")} == kinds
 
 
 def test_a_session_refuses_what_does_not_fit_before_any_weight_is_loaded(
