@@ -45,17 +45,20 @@ class LlamaModel:
         """Load `path`. `progress` gets the fraction loaded and returns False to give up;
         `cancelled` is asked while a long text is tokenised.
 
-        Raises Cancelled when `progress` gave up, ResourceError when memory ran out, and
-        ModelError with llama.cpp's own reason otherwise.
+        Raises Cancelled when `progress` gave up, what it raised, ResourceError when memory ran
+        out, and ModelError with llama.cpp's own reason otherwise.
         """
         self.path = path
         self._api = library().api
-        gave_up = False
+        stopped: BaseException | None = None
 
         def report(fraction: float, _user_data: object) -> bool:
-            nonlocal gave_up
-            gave_up = not progress(fraction)
-            return not gave_up
+            nonlocal stopped
+            try:
+                stopped = None if progress(fraction) else Cancelled()
+            except BaseException as error:  # it cannot pass through llama.cpp
+                stopped = error
+            return stopped is None
 
         params = self._api.llama_model_default_params()
         params.n_gpu_layers = settings.n_gpu_layers if settings.devices else 0
@@ -69,7 +72,7 @@ class LlamaModel:
         library().log.take_errors()
         self.handle: Any = self._api.llama_model_load_from_file(os.fsencode(path), params)
         if not self.handle:
-            raise Cancelled if gave_up else _load_error(path, library().log.take_errors())
+            raise stopped or _load_error(path, library().log.take_errors())
         self.vocab: Any = self._api.llama_model_get_vocab(self.handle)
         self._pieces: dict[int, bytes] = {}
         self._buffer = ctypes.create_string_buffer(64)

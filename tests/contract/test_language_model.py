@@ -173,6 +173,11 @@ def test_loading_stops_when_the_progress_callback_says_so(tiny_target: Path) -> 
         LlamaModel(tiny_target, LoadSettings(), progress=lambda fraction: False)
 
 
+def test_what_the_progress_callback_raises_stops_loading_and_comes_out(tiny_target: Path) -> None:
+    with pytest.raises(ZeroDivisionError):
+        LlamaModel(tiny_target, LoadSettings(), progress=lambda fraction: fraction < 1 / 0)
+
+
 def test_a_file_that_llama_cpp_refuses_is_a_model_error_with_its_reason(tmp_path: Path) -> None:
     path = tmp_path / "broken.gguf"
     path.write_bytes(b"GGUF\x03\0\0\0" + bytes(64))
