@@ -115,7 +115,7 @@ def shortage(
     models = "the two models need" if draft else "the model needs"
     return ResourceError(
         f"{models} {_gb(short.needed.resident_bytes)} of {short.room.name} ({_items(short.needed)})"
-        f", and {_gb(short.room.usable_bytes)} can be used",
+        f", but only {_gb(short.room.usable_bytes)} can be used",
         hint=f"use {', '.join(given[:-1])} or {given[-1]}" if len(given) > 1 else f"use {given[0]}",
     )
 
@@ -128,7 +128,7 @@ def layer_notice(placement: Placement, devices: Sequence[str]) -> Notice | None:
     return Notice(
         f"{placement.n_gpu_layers} of the {placement.role}'s {placement.n_layers} layers fit on "
         f"{where}; the CPU computes the others",
-        "a smaller `--ctx-size` leaves room for more; `--gpu-layers N` decides otherwise",
+        "a smaller `--ctx-size` leaves room for more; `--gpu-layers N` sets the number",
     )
 
 

@@ -64,9 +64,10 @@ class Footprint:
 
 
 def footprint(header: Header, context: ContextSettings, repacked: Mapping[int, float]) -> Footprint:
-    """The footprint of a model, of whose weights CPUs rearrange those of the ggml types `repacked`.
+    """The footprint of a model.
 
-    That makes them so many times as large.
+    `repacked` are the ggml types whose weights a CPU rearranges, and how much larger that makes
+    them.
     """
     n_layer = min(header.n_layer or 0, MAX_LAYERS)
     layers: list[list[Tensor]] = [[] for _ in range(n_layer)]
@@ -131,7 +132,7 @@ def _cache_bytes(
 
 
 def _has_cache(tensors: Sequence[Tensor]) -> bool:
-    """Whether a layer with these weights has keys; a linear one has a fused projection, too."""
+    """Whether a layer with these weights has keys; a linear layer's fused projection is none."""
     names = _names(tensors)
     return any(name.startswith(_KEYS) for name in names) or (
         any(name.startswith("attn_qkv") for name in names) and not _has_state(tensors)
@@ -182,8 +183,8 @@ def _state_bytes(header: Header) -> int:
 def _compute_bytes(header: Header, context: ContextSettings, *, n_caches: int) -> int:
     """A bound on the buffers of one pass: activations, the mask of each kind of cache, logits.
 
-    llama.cpp 0c1e57098 takes from half of it to all of it, by the shape of the model;
-    `tests/contract/test_memory.py` holds it against llama.cpp.
+    llama.cpp 0c1e57098 takes half of it to all of it, depending on the shape of the model;
+    `tests/contract/test_memory.py` compares the two.
     """
     n_embd = header.n_embd or 0
     n_wide = max(

@@ -79,9 +79,9 @@ class Loader:
                 )
             )
         if settings.n_gpu_layers and not offload_devices():
-            hint = "set it up for CUDA or Metal (see the README), or leave `--gpu-layers` out"
+            hint = "build it for CUDA or Metal (see docs/start.md), or leave `--gpu-layers` out"
             environment.notify(
-                Notice("this build of llama.cpp has no GPU here: the CPU is used", hint, "warning")
+                Notice("this build of llama.cpp finds no GPU: the CPU is used", hint, "warning")
             )
 
     @property

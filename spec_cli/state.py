@@ -46,9 +46,9 @@ class StateStore:
         self._was_tried = False
 
     def problem(self) -> str | None:
-        """Why what is saved will be lost, found out by writing; None where it is kept.
+        """Why nothing saved here will be kept, found out by writing; None where it will.
 
-        It is told once: None after that.
+        Only the first call tells; later ones give None.
         """
         if self._was_tried:
             return None

@@ -88,7 +88,7 @@ def test_a_context_that_no_machine_holds_is_refused_with_one_that_fits(
     assert error.exit_code == ExitCode.RESOURCE
     assert error.message.startswith("the two models need ")
     assert "KV cache 76" in error.message and "of RAM" in error.message
-    assert error.message.endswith("and 3.9 GB can be used")
+    assert error.message.endswith("but only 3.9 GB can be used")
     assert error.hint is not None
     fitting = int(error.hint.partition("(`-c ")[2].partition("` fits")[0])
     desk.fitter.fit(target, draft, fitting)
