@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -189,6 +191,25 @@ def test_a_file_that_llama_cpp_refuses_is_a_model_error_with_its_reason(tmp_path
 def test_text_survives_the_way_through_tokens(loaded: LlamaModel, text: str) -> None:
     tokens = loaded.tokenize(text, special=False, bos=False)
     assert b"".join(map(loaded.piece, tokens)).decode() == text
+
+
+def test_a_model_is_not_freed_under_a_text_that_is_still_being_tokenised(
+    tiny_target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long_text, may_end, cancel = "a" * 20_000, threading.Event(), True
+    model = LlamaModel(tiny_target, LoadSettings(), cancelled=lambda: cancel)
+    monkeypatch.setattr(model, "_tokenize", lambda *_: may_end.wait() and [])
+    with pytest.raises(Cancelled):
+        model.tokenize(long_text, special=False, bos=False)
+    monkeypatch.undo()
+    cancel = False
+    assert model.tokenize(long_text, special=False, bos=False)  # another one ends before it
+    model.close()
+    assert model.handle
+    may_end.set()
+    while model.handle:
+        time.sleep(0.01)
+        model.close()
 
 
 def test_control_tokens_are_recognised_only_when_asked_and_have_no_text(loaded: LlamaModel) -> None:
