@@ -126,6 +126,15 @@ class Loader:
         """Pass times of a draft model from an earlier run here; None: there was none."""
         return self._draft_timer(path).stored()
 
+    def facts(self, offload: Offload) -> dict[str, Any]:
+        """What measurements of any model depend on, besides the model."""
+        return {
+            "build": f"{library().version} {library().system_info}",
+            "devices": [f"{d.name} {d.description}" for d in offload.used or (cpu_device(),)],
+            "n_gpu_layers": offload.n_layers,
+            "n_threads": self.n_threads,
+        }
+
     def context(self, model: LlamaModel, settings: ContextSettings) -> LlamaContext:
         """A context of `model`. Raises ResourceError."""
         return self._contexts.enter_context(
@@ -245,12 +254,3 @@ class Loader:
             cancelled=self._env.cancelled,
             progress=self._env.progress,
         )
-
-    def facts(self, offload: Offload) -> dict[str, Any]:
-        """What measurements of any model depend on, besides the model."""
-        return {
-            "build": f"{library().version} {library().system_info}",
-            "devices": [f"{d.name} {d.description}" for d in offload.used or (cpu_device(),)],
-            "n_gpu_layers": offload.n_layers,
-            "n_threads": self.n_threads,
-        }

@@ -156,10 +156,10 @@ def _context_params(settings: ContextSettings, abort: Any) -> Any:
 def _context_error(model: LlamaModel, settings: ContextSettings) -> ResourceError:
     """Why there is no context, in llama.cpp's words."""
     reason = "; ".join(library().log.take_errors()) or "llama.cpp gave no reason"
-    size = counted(settings.n_ctx, "token")
+    size, smaller = counted(settings.n_ctx, "token"), settings.n_ctx // 2
     return ResourceError(
         f"a context of {size} for {model.path.name} cannot be made: {reason}",
-        hint=f"use a smaller one: `--ctx-size {max(256, settings.n_ctx // 2)}`",
+        hint=f"use a smaller one: `--ctx-size {smaller}`" if smaller >= _N_CELLS else None,
     )
 
 

@@ -34,7 +34,7 @@ def rehearse(path: Path, *, cancelled: Callable[[], bool]) -> bool:
     if ended.exit_code == -SIGKILL:
         raise ResourceError(
             f"the process that tried {path.name} was killed",
-            hint="see whether there is enough memory for it",
+            hint="check that there is enough memory for it",
         )
     if ended.exit_code < 0:
         raise ModelError(

@@ -12,8 +12,9 @@ import gguf
 import numpy as np
 import pytest
 
-from spec_cli.errors import Cancelled, ModelError
+from spec_cli.errors import Cancelled, ModelError, ResourceError
 from spec_cli.llama.context import LlamaContext
+from spec_cli.llama.library import library
 from spec_cli.llama.model import LlamaModel, LoadSettings
 from spec_cli.llama.native import ContextSettings
 from spec_cli.llama.sequences import LlamaSequences
@@ -168,6 +169,18 @@ def test_a_model_and_its_context_can_be_closed_twice(tiny_target: Path) -> None:
     for _ in range(2):
         context.close()
         model.close()
+
+
+@pytest.mark.parametrize(
+    ("n_ctx", "hint"), [(8192, "use a smaller one: `--ctx-size 4096`"), (300, None)]
+)
+def test_a_context_that_llama_cpp_refuses_is_an_error_with_what_may_do_instead(
+    loaded: LlamaModel, monkeypatch: pytest.MonkeyPatch, n_ctx: int, hint: str | None
+) -> None:
+    monkeypatch.setattr(library().api, "llama_init_from_model", lambda *_: None)
+    with pytest.raises(ResourceError, match=rf"a context of {n_ctx:,} tokens .* gave no") as caught:
+        LlamaContext(loaded, ContextSettings(n_ctx, n_threads=1))
+    assert caught.value.hint == hint
 
 
 def test_loading_stops_when_the_progress_callback_says_so(tiny_target: Path) -> None:
