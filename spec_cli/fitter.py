@@ -13,7 +13,7 @@ from spec_cli.gguf import Header
 from spec_cli.host_memory import HostMemory
 from spec_cli.llama.devices import Device, find_device, offload_devices
 from spec_cli.llama.library import library
-from spec_cli.llama.repacking import repacked
+from spec_cli.llama.repacking import repacking
 from spec_cli.memory import MemoryPlan, Placement
 from spec_cli.settings import ALL_LAYERS, SessionSettings
 
@@ -104,7 +104,7 @@ class Fitter:
     def _site(self) -> Site:
         """The memory that was free before anything was loaded."""
         devices = {device.name: device for device in (*self.target.used, *self.draft.used)}
-        return site(self._host(), tuple(devices.values()), repacked(library().system_info))
+        return site(self._host(), tuple(devices.values()), repacking(library().system_info))
 
 
 def _devices(name: str | None) -> tuple[Device, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from spec_cli.drafters.model import N_ROWS
@@ -14,6 +14,7 @@ from spec_cli.host_memory import HostMemory
 from spec_cli.llama.devices import Device
 from spec_cli.llama.memory import N_SNAPSHOTS
 from spec_cli.llama.native import ContextSettings
+from spec_cli.llama.repacking import Repacking
 from spec_cli.memory import (
     HOST,
     Demand,
@@ -33,10 +34,10 @@ _N_SEQUENCES = 2  # of a draft, and of a target while it is probed
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """The memory of this machine. The first of `rooms` is RAM; `repacked` as in `footprint`."""
+    """The memory of this machine, RAM first, and what its CPU does to weights."""
 
     rooms: tuple[Room, ...]
-    repacked: Mapping[int, float]
+    repacking: Repacking
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ class Seat:
     n_gpu_layers: int | None = None
 
 
-def site(host: HostMemory, devices: Sequence[Device], repacked: Mapping[int, float]) -> Site:
+def site(host: HostMemory, devices: Sequence[Device], repacking: Repacking) -> Site:
     """The memory that there is. A device that reports none computes in RAM, as in llama.cpp."""
     ram = Room(HOST, host.available_bytes, host.limit_bytes or host.total_bytes)
     rooms = [
@@ -57,7 +58,7 @@ def site(host: HostMemory, devices: Sequence[Device], repacked: Mapping[int, flo
         else Room(d.name, ram.free_bytes, ram.total_bytes, shares_host=True)
         for d in devices
     ]
-    return Site((ram, *rooms), repacked)
+    return Site((ram, *rooms), repacking)
 
 
 def plan_pair(
@@ -150,7 +151,7 @@ def _demand(role: str, seat: Seat, context: ContextSettings, site: Site) -> Dema
         role=role,
         file=header.path.name,
         n_ctx=context.n_ctx,
-        footprint=footprint(header, context, site.repacked),
+        footprint=footprint(header, context, site.repacking),
         devices=seat.devices,
         n_gpu_layers=seat.n_gpu_layers,
     )

@@ -8,12 +8,13 @@ sliding window has a full cache: our contexts ask for one (`swa_full`), to roll 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from spec_cli.gguf import MAX_LAYERS, Header
 from spec_cli.gguf_file import INT32, UINT32, Array, Tensor
 from spec_cli.llama.native import ContextSettings
+from spec_cli.llama.repacking import Repacking
 
 _ELEMENT_BYTES = {"f32": 4.0, "f16": 2.0, "bf16": 2.0, "q8_0": 34 / 32}
 _LISTS = (UINT32, INT32)
@@ -63,12 +64,8 @@ class Footprint:
         return len(self.parts)
 
 
-def footprint(header: Header, context: ContextSettings, repacked: Mapping[int, float]) -> Footprint:
-    """The footprint of a model.
-
-    `repacked` are the ggml types whose weights a CPU rearranges, and how much larger that makes
-    them.
-    """
+def footprint(header: Header, context: ContextSettings, repacking: Repacking) -> Footprint:
+    """The footprint of a model; `repacking` is what a CPU does to its weights."""
     n_layer = min(header.n_layer or 0, MAX_LAYERS)
     layers: list[list[Tensor]] = [[] for _ in range(n_layer)]
     input_: list[Tensor] = []
@@ -80,43 +77,42 @@ def footprint(header: Header, context: ContextSettings, repacked: Mapping[int, f
         else:
             (input_ if tensor.name.startswith(_INPUT) else output).append(tensor)
     parts = [
-        replace(_weights(layer, repacked), cache_bytes=_cache_bytes(layer, header, i, context))
+        replace(_weights(layer, repacking), cache_bytes=_cache_bytes(layer, header, i, context))
         for i, layer in enumerate(layers)
     ]
     has_cache = any(_has_cache(layer) for layer in layers)
     n_caches = has_cache + bool(_integer(header, "attention.sliding_window"))
     return Footprint(
-        input=_weights(input_, {}),
-        parts=(*parts, _output(output, input_, repacked)),
+        input=_weights(input_, Repacking({}, {})),
+        parts=(*parts, _output(output, input_, repacking)),
         compute_bytes=_compute_bytes(header, context, n_caches=n_caches),
         host_bytes=len(header.vocab.tokens) * (4 * context.n_rows + _VOCAB_ENTRY_BYTES),
     )
 
 
-def _weights(tensors: Sequence[Tensor], repacked: Mapping[int, float]) -> Part:
-    sizes = [(_packed_bytes(tensor, repacked), tensor.n_bytes) for tensor in tensors]
+def _weights(tensors: Sequence[Tensor], repacking: Repacking) -> Part:
+    sizes = [(_packed_bytes(tensor, repacking), tensor.n_bytes) for tensor in tensors]
     return Part(
         packed_bytes=sum(packed for packed, _ in sizes),
         plain_bytes=sum(plain for packed, plain in sizes if not packed),
     )
 
 
-def _packed_bytes(tensor: Tensor, repacked: Mapping[int, float]) -> int:
+def _packed_bytes(tensor: Tensor, repacking: Repacking) -> int:
     """The size of a weight that is rearranged; 0: it is not."""
     if len(tensor.shape) < 2 or tensor.shape[1] % 8:
         return 0
-    return round(tensor.n_bytes * repacked.get(tensor.kind, 0))
+    growth = repacking.matrices if len(tensor.shape) == 2 else repacking.experts
+    return round(tensor.n_bytes * growth.get(tensor.kind, 0))
 
 
-def _output(
-    tensors: Sequence[Tensor], input_: Sequence[Tensor], repacked: Mapping[int, float]
-) -> Part:
+def _output(tensors: Sequence[Tensor], input_: Sequence[Tensor], repacking: Repacking) -> Part:
     """The output head. Without one of its own, a model uses the embedding a second time."""
-    part = _weights(tensors, repacked)
+    part = _weights(tensors, repacking)
     embedding = next((t for t in input_ if t.name == "token_embd.weight"), None)
     if embedding is None or any(t.name == "output.weight" for t in tensors):
         return part
-    if packed_bytes := _packed_bytes(embedding, repacked):
+    if packed_bytes := _packed_bytes(embedding, repacking):
         return replace(part, packed_bytes=part.packed_bytes + packed_bytes)
     return replace(part, copied_bytes=embedding.n_bytes)
 

@@ -9,7 +9,11 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+import gguf
+import numpy as np
 import pytest
+from gguf import GGMLQuantizationType as QuantType
+from gguf.quants import quantize
 
 from spec_cli.errors import ResourceError
 from spec_cli.footprint import Footprint, footprint
@@ -21,7 +25,7 @@ from spec_cli.llama.library import library
 from spec_cli.llama.model import LlamaModel, LoadSettings
 from spec_cli.llama.native import ContextSettings
 from spec_cli.llama.quantize import quantize_apart
-from spec_cli.llama.repacking import repacked
+from spec_cli.llama.repacking import repacking
 from spec_cli.session import Session
 from spec_cli.settings import SessionSettings
 from tests.contract.test_session import Desk
@@ -58,7 +62,7 @@ def allocated(path: Path, context: ContextSettings, caplog: pytest.LogCaptureFix
 
 
 def planned(path: Path, context: ContextSettings) -> Footprint:
-    return footprint(read_header(path), context, repacked(library().system_info))
+    return footprint(read_header(path), context, repacking(library().system_info))
 
 
 @pytest.mark.parametrize(
@@ -90,12 +94,33 @@ def test_weights_that_are_rearranged_are_those_that_the_plan_counts(
     assert plain <= found["mapped"] + _MIB / 50
 
 
+@pytest.mark.parametrize("kind", [QuantType.Q4_0, QuantType.Q8_0], ids=lambda kind: kind.name)
+def test_experts_that_are_rearranged_are_those_that_the_plan_counts(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: QuantType
+) -> None:
+    def change(writer: gguf.GGUFWriter) -> None:
+        writer.add_expert_count(4)
+        writer.add_expert_used_count(2)
+        tensors = writer.tensors[0]
+        for name in [name for name in tensors if ".ffn_" in name and "norm" not in name]:
+            dense = tensors.pop(name).tensor
+            experts = quantize(np.stack([dense] * 4), kind)
+            writer.add_tensor(name.replace(".weight", "_exps.weight"), experts, raw_dtype=kind)
+        for i in range(2):
+            writer.add_tensor(f"blk.{i}.ffn_gate_inp.weight", np.ones((4, 64), np.float32))
+
+    path = write_tiny_model(tmp_path / "experts.gguf", change=change)
+    found, plan = allocated(path, SHAPES[0], caplog), planned(path, SHAPES[0])
+    packed = sum(part.packed_bytes for part in plan.parts)
+    assert packed == pytest.approx(found["packed"], abs=_MIB / 50)
+
+
 def test_the_types_that_an_arm_cpu_rearranges_have_the_numbers_of_ggml() -> None:
     library()
     name = bindings("_ggml").libggml.ggml_type_name
     name.restype = ctypes.c_char_p
     kinds = {"q4_0", "q8_0", "q1_0", "q4_K", "q5_K", "q6_K", "iq4_nl", "mxfp4"}
-    assert {name(kind).decode() for kind in repacked("DOTPROD = 1")} == kinds
+    assert {name(kind).decode() for kind in repacking("DOTPROD = 1").matrices} == kinds
 
 
 def test_a_session_refuses_what_does_not_fit_before_any_weight_is_loaded(

@@ -18,7 +18,7 @@ from spec_cli.doctor.system import (
     unused_instructions,
 )
 from spec_cli.host_memory import HostMemory
-from spec_cli.llama.repacking import features, repacked
+from spec_cli.llama.repacking import features, repacking
 from spec_cli.render.doctor import report_lines, report_object
 
 GB = 10**9
@@ -95,11 +95,12 @@ def test_instructions_that_the_build_leaves_unused_are_named() -> None:
 
 
 def test_the_kinds_that_are_rearranged_follow_the_instructions() -> None:
-    assert repacked("CPU : SSE3 = 1 | ") == {}
-    assert repacked("CPU : AVX2 = 1 | ") == dict.fromkeys((2, 12, 20, 39), 1.0)
-    assert set(repacked(LINE)) == {2, 12, 20, 39} | {2, 3, 8, 12, 13, 14, 23}
-    assert repacked(LINE)[12] == 148 / 144  # AMX comes before AVX2
-    assert 14 in repacked("CPU : NEON = 1 | DOTPROD = 1 | ")
+    assert repacking("CPU : SSE3 = 1 | ").matrices == {}
+    assert repacking("CPU : AVX2 = 1 | ").matrices == dict.fromkeys((2, 12, 20, 39), 1.0)
+    assert set(repacking(LINE).matrices) == {2, 12, 20, 39} | {2, 3, 8, 12, 13, 14, 23}
+    assert repacking(LINE).matrices[12] == 148 / 144  # AMX comes before AVX2
+    assert repacking(LINE).experts == repacking("CPU : AVX2 = 1 | ").experts
+    assert 14 in repacking("CPU : NEON = 1 | DOTPROD = 1 | ").matrices
 
 
 def test_flags_are_those_of_the_first_cpu(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from spec_cli.fitting import first_context, site
 from spec_cli.gguf import Header, read_header
 from spec_cli.host_memory import HostMemory
 from spec_cli.llama.devices import Device
+from spec_cli.llama.repacking import Repacking
 from spec_cli.memory import HOST
 from spec_cli.settings import ALL_LAYERS, MIN_AUTO_CTX, SessionSettings
 from tests.tiny_gguf import write_tiny_model
@@ -152,7 +153,7 @@ def test_weights_that_are_read_again_and_again_are_a_warning_said_once(
 
 def test_a_device_that_reports_no_memory_computes_in_ram() -> None:
     device = replace(gpu(0), total_bytes=0)
-    rooms = site(HostMemory(5, 9, 7), [device], {}).rooms
+    rooms = site(HostMemory(5, 9, 7), [device], Repacking({}, {})).rooms
     assert [(r.name, r.free_bytes, r.total_bytes) for r in rooms] == [(HOST, 5, 7), ("CUDA0", 5, 7)]
     assert rooms[1].shares_host
 
