@@ -13,12 +13,11 @@ from dataclasses import dataclass, replace
 
 from spec_cli.gguf import MAX_LAYERS, Header
 from spec_cli.gguf_file import INT32, UINT32, Array, Tensor
-from spec_cli.llama.native import ContextSettings
+from spec_cli.llama.native import ContextSettings, padded_cells
 from spec_cli.llama.repacking import Repacking
 
 _ELEMENT_BYTES = {"f32": 4.0, "f16": 2.0, "bf16": 2.0, "q8_0": 34 / 32}
 _LISTS = (UINT32, INT32)
-_CELLS = 256  # llama.cpp rounds a cache up to this
 _VOCAB_ENTRY_BYTES = 400  # of llama.cpp's tables, a token
 _BLOCK = re.compile(r"blk\.(\d{1,4})\.")
 _INPUT = ("token_embd", "position_embd", "token_types", "per_layer_token_embd")
@@ -151,7 +150,7 @@ def _kv_bytes(header: Header, index: int, context: ContextSettings) -> int:
         n_heads = _per_layer(header, "attention.head_count", index) or 0
     element_bytes = (header.key_length or 0) * _ELEMENT_BYTES[context.k_type]
     element_bytes += (header.value_length or 0) * _ELEMENT_BYTES[context.v_type]
-    return int(n_heads * element_bytes * _padded(context.n_cells))
+    return int(n_heads * element_bytes * padded_cells(context.n_cells))
 
 
 def _n_states(header: Header, context: ContextSettings) -> int:
@@ -189,14 +188,10 @@ def _compute_bytes(header: Header, context: ContextSettings, *, n_caches: int) -
     )
     n_experts = _integer(header, "expert_used_count") or 1
     activations = 4 * context.n_batch * (6 * n_embd + 3 * n_wide * n_experts)
-    masks = n_caches * 2 * context.n_batch * _padded(context.n_cells)
+    masks = n_caches * 2 * context.n_batch * padded_cells(context.n_cells)
     logits = 4 * context.n_rows * len(header.vocab.tokens)
     states = _n_states(header, context) * _state_bytes(header)  # those that a layer writes
     return activations + masks + logits + states
-
-
-def _padded(n: int) -> int:
-    return -(-n // _CELLS) * _CELLS
 
 
 def _integer(header: Header, key: str) -> int | None:
