@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from spec_cli.calibration import checked_times
 from spec_cli.errors import ResourceError
 from spec_cli.llama.apart import run_apart
 from spec_cli.llama.model import LlamaModel
+from spec_cli.llama.native import KV_TYPES
 from spec_cli.llama.probe import Prober
 from spec_cli.spec.costs import TARGET_WIDTHS, PassTimes
 from spec_cli.spec.exactness import (
@@ -20,6 +21,7 @@ from spec_cli.spec.exactness import (
     Kernels,
     Rollback,
     WidthProbe,
+    Widths,
     affordable,
     cheapest,
     fast,
@@ -170,19 +172,37 @@ def _priced(probe: WidthProbe, reference: WidthProbe) -> WidthProbe:
 
 
 def plan_from_json(value: Any) -> ExactnessPlan | None:
-    """The plan that was stored; None when there is none, or another version wrote it."""
+    """The plan that was stored.
+
+    None where there is none, another version wrote it, or an edit has spoilt it.
+    """
     try:
+        times = _times_from_json(value["times"])
         return ExactnessPlan(
-            kernels=Kernels(**value["kernels"]),
-            widths=None if value["widths"] is None else tuple(value["widths"]),
-            price=value["price"],
-            max_difference=value["max_difference"],
-            times=_times_from_json(value["times"]),
+            kernels=_kernels_from_json(value["kernels"]),
+            widths=None if value["widths"] is None else _some_of(times.widths, value["widths"]),
+            price=float(value["price"]),
+            max_difference=float(value["max_difference"]),
+            times=times,
             long_times=_times_from_json(value["long_times"]),
             rollback=Rollback(value["rollback"]),
         )
     except (KeyError, TypeError, ValueError):
         return None
+
+
+def _kernels_from_json(value: Mapping[str, Any]) -> Kernels:
+    kernels = Kernels(**value)
+    if not {kernels.k_type, kernels.v_type} <= set(KV_TYPES):
+        raise ValueError("unknown types of the KV cache")
+    return kernels
+
+
+def _some_of(known: Widths, widths: Sequence[Any]) -> Widths:
+    chosen = tuple(width for width in known if width in widths)
+    if not chosen or list(chosen) != list(widths):
+        raise ValueError("not some of the widths")
+    return chosen
 
 
 def _probe_from_json(value: Mapping[str, Any]) -> WidthProbe:

@@ -83,6 +83,25 @@ def test_plan_of_another_version_does_not_count(state: StateStore, model: Path) 
     assert Measurements(state).target(model) is None
 
 
+@pytest.mark.parametrize(
+    ("name", "spoilt"),
+    [
+        *[("widths", value) for value in ([], 3, "abc", [2, 1], [5], [1, 1], ["1"], {})],
+        *[("kernels", value) for value in (None, [], {"k_type": "f15"}, {"x": 1}, {"v_type": []})],
+        *[(name, value) for name in ("price", "max_difference") for value in (None, "a", [])],
+        *[(name, value) for name in ("times", "long_times") for value in (None, [], {})],
+        ("rollback", "maybe"),
+    ],
+)
+def test_plan_that_an_edit_has_spoilt_does_not_count(
+    state: StateStore, model: Path, name: str, spoilt: Any
+) -> None:
+    save_plan(state, model, 1.0)
+    (entry,) = state.entries(PLANS, {})
+    state.save(PLANS, entry.key, {**entry.value, name: spoilt})
+    assert Measurements(state).target(model) is None
+
+
 def test_draft_times_are_those_of_the_same_set_up(state: StateStore, model: Path) -> None:
     save_draft(state, model, 0.1)
     save_draft(state, model, 0.3, n_threads=8)
