@@ -106,9 +106,9 @@ class Planner:
         return self._keep(self._plan(prober))
 
     def try_kernels(self) -> ExactnessPlan:
-        """Try every way to load the target, and keep the cheapest exact plan.
+        """Try the ways to load the target, and keep the cheapest exact plan.
 
-        Stops early where the default way is affordable. Raises ResourceError or Cancelled.
+        The first affordable one is the last that is tried. Raises ResourceError or Cancelled.
         """
         probes: list[WidthProbe] = []
         reference: WidthProbe | None = None
