@@ -125,11 +125,14 @@ def layer_notice(placement: Placement, devices: Sequence[str]) -> Notice | None:
     """What the user should know where not all layers found room; None: they did."""
     if not devices or placement.n_gpu_layers == placement.n_layers:
         return None
-    where = ", ".join(devices)
+    n, role, where = placement.n_gpu_layers, placement.role, ", ".join(devices)
+    if n == 0:
+        message = f"no layer of the {role} fits on {where}; the CPU computes all of them"
+    else:
+        fit = f"{n} of the {role}'s {placement.n_layers} layers {'fits' if n == 1 else 'fit'}"
+        message = f"{fit} on {where}; the CPU computes the others"
     return Notice(
-        f"{placement.n_gpu_layers} of the {placement.role}'s {placement.n_layers} layers fit on "
-        f"{where}; the CPU computes the others",
-        "a smaller `--ctx-size` leaves room for more; `--gpu-layers N` sets the number",
+        message, "a smaller `--ctx-size` leaves room for more; `--gpu-layers N` sets the number"
     )
 
 
