@@ -14,10 +14,10 @@ from spec_cli.bench.report import Report
 from spec_cli.bench.rows import Row
 from spec_cli.bench.statistics import MIN_RATIOS
 from spec_cli.bench.verdict import interval
+from spec_cli.render.grid import Block, Command, Grid
 from spec_cli.render.inert import one_line
 from spec_cli.render.info import RunInfo
 from spec_cli.render.style import UNKNOWN, number, percent, seconds
-from spec_cli.render.verify import Grid
 from spec_cli.spec.counts import counted
 
 _ID_CHARS = 18  # of a prompt's id
@@ -35,7 +35,7 @@ class BenchInfo:
     command: str
 
 
-def bench_blocks(report: Report, info: BenchInfo) -> Iterator[str | Grid]:
+def bench_blocks(report: Report, info: BenchInfo) -> Iterator[Block]:
     """The report from top to bottom."""
     yield from _facts(report, info)
     for temp in report.matrix.temps:
@@ -48,7 +48,7 @@ def bench_blocks(report: Report, info: BenchInfo) -> Iterator[str | Grid]:
     yield from _trust(report)
     yield ""
     yield one_line(report.verdict.sentence)
-    yield f"  {info.command}"
+    yield Command(f"  {info.command}")
 
 
 def _facts(report: Report, info: BenchInfo) -> Iterator[str]:
@@ -64,7 +64,7 @@ def _facts(report: Report, info: BenchInfo) -> Iterator[str]:
     yield f"runs     {counted(matrix.n_rounds, 'round')}; {len(report.runs):,} runs are finished"
 
 
-def _at(report: Report, temp: float) -> Iterator[str | Grid]:
+def _at(report: Report, temp: float) -> Iterator[Block]:
     """The tables of one temperature."""
     arms = [arm for arm in report.matrix.arms_at(temp) if report.figures(arm, temp)]
     plain = report.figures(PLAIN, temp)
@@ -152,7 +152,7 @@ def _of_kind(score: Score | None) -> str:
     return mean if score.speedup.side else f"({mean})"
 
 
-def _changes(report: Report, earlier: Earlier, setup: Row) -> Iterator[str | Grid]:
+def _changes(report: Report, earlier: Earlier, setup: Row) -> Iterator[Block]:
     yield ""
     found = list(changes(earlier, report.kept, report.matrix))
     yield [["then and now", "temp", "kind", "then", "now", "change", "95 % interval"]] + [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import sqlite3
 import xml.etree.ElementTree as xml
 from dataclasses import asdict, replace
@@ -21,19 +22,20 @@ from spec_cli.bench.report import Report
 from spec_cli.bench.rows import Row, row_of
 from spec_cli.errors import UsageError
 from spec_cli.prompts import NamedPrompt
-from spec_cli.render.bench import markdown
+from spec_cli.render.bench import markdown, print_bench
 from spec_cli.render.bench_blocks import BenchInfo, bench_blocks
 from spec_cli.render.bench_formats import rows_as
 from spec_cli.render.bench_json import bench_object
 from spec_cli.render.bench_plot import check_plot, plot, write_plot
 from spec_cli.render.bench_progress import time_left
 from spec_cli.render.canvas_svg import SvgCanvas
+from spec_cli.render.grid import Command, Grid, aligned, lines_of
 from spec_cli.render.info import ModelInfo, RunInfo
 from spec_cli.render.options import Format
-from spec_cli.render.verify import Grid, aligned
 from spec_cli.spec.costs import PassTimes
 from spec_cli.spec.exactness import DEFAULT_KERNELS, ExactnessPlan
 from spec_cli.spec.settings import Accept, Exact
+from spec_cli.terminal import Terminal
 from tests.unit.test_bench_runs import AUTO, FOUR, made
 
 PROMPTS = tuple(NamedPrompt(f"p{i}", "code" if i < 5 else "prose", "text") for i in range(10))
@@ -81,9 +83,7 @@ BENCH = BenchInfo(INFO, Machine("a CPU", 2, "an OS"), SETUP, None, "spec-cli run
 
 
 def text_of(report: Report, info: BenchInfo = BENCH) -> str:
-    blocks = bench_blocks(report, info)
-    lines = [line for b in blocks for line in ([b] if isinstance(b, str) else aligned(b))]
-    return "\n".join(lines)
+    return "\n".join(lines_of(bench_blocks(report, info)))
 
 
 def test_the_report_has_arms_kinds_and_the_verdict() -> None:
@@ -105,6 +105,39 @@ def test_the_report_has_arms_kinds_and_the_verdict() -> None:
 
 def test_a_table_fits_80_columns() -> None:
     assert max(map(len, text_of(REPORT).splitlines()[:-2])) <= 80
+
+
+def on_terminal(columns: int, *, color: bool = True) -> str:
+    """What a terminal so wide gets; its rows are not yet wrapped where it wraps them itself."""
+    stdout = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    terminal = Terminal(stdout, stdout, stdout, False, True, False, color, False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLUMNS", str(columns))
+        patch.setenv("TERM", "xterm")
+        print_bench(terminal, Format.TEXT, REPORT, BENCH)
+    return stdout.buffer.getvalue().decode()
+
+
+@pytest.mark.parametrize("columns", [20, 40, 80, 200])
+def test_on_a_terminal_nothing_of_a_table_is_cut_and_sentences_are_wrapped(columns: int) -> None:
+    bare = re.sub(r"\x1b\[[\d;]*m", "", on_terminal(columns))
+    tables = {
+        line for b in bench_blocks(REPORT, BENCH) if isinstance(b, list) for line in aligned(b)
+    }
+    lines = bare.splitlines()
+    assert tables <= set(lines) and f"  {BENCH.command}" in lines
+    others = [line for line in lines if line not in tables and line != f"  {BENCH.command}"]
+    assert max(map(len, others)) <= columns
+    assert bare.split() == text_of(REPORT).split()
+
+
+def test_the_head_of_a_table_is_bold_and_nothing_is_coloured() -> None:
+    assert "\x1b[1mdrafting  accepted" in on_terminal(80)
+    assert set(re.findall(r"\x1b\[[\d;]*m", on_terminal(80))) == {"\x1b[1m", "\x1b[0m"}
+
+
+def test_columns_stay_in_line_whatever_the_width_of_characters() -> None:
+    assert aligned([["界", "b"], ["code", "d"]]) == ["界    b", "code  d"]
 
 
 def test_limits_that_are_not_known_have_no_columns() -> None:
@@ -168,6 +201,7 @@ def test_markdown_has_the_cells_of_the_table() -> None:
     grid: Grid = [["a", "b"], ["1|2", ""]]
     assert markdown(grid) == ["", "| a | b |", "| --- | --- |", "| 1\\|2 |  |", ""]
     assert markdown("") == [""] and markdown("  text") == ["text  "]
+    assert markdown(Command("  spec-cli run '*x*'")) == ["", "    spec-cli run '*x*'", ""]
 
 
 ROWS = [row_of(SETUP | {"quote": 'it\'s, "x"\n'}, run) for run in REPORT.runs[:3]]
