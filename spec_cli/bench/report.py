@@ -49,7 +49,7 @@ class Report:
     @property
     def verdict(self) -> Verdict:
         """Which arm to use; the sentence tells how many groups are noisy."""
-        ratios = {arm: ratios_of(self.kept, arm, self.matrix.temps) for arm in self.matrix.arms}
+        ratios = {arm: ratios_of(self.kept, arm, self.matrix.temps) for arm in self.matrix.distinct}
         common = set.intersection(*(set(of_arm) for of_arm in ratios.values()))
         found = verdict({arm: _only(r, common) for arm, r in ratios.items()}, self.matrix.seed)
         if not self.n_noisy:

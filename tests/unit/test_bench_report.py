@@ -178,6 +178,13 @@ def test_the_verdict_is_on_prompts_that_all_arms_have() -> None:
     assert sentence.startswith("`-k auto` is the fastest of these: 1.26x plain")
 
 
+def test_rules_that_are_one_at_temperature_0_are_one_arm_of_the_verdict() -> None:
+    matrix = replace(MATRIX, arms=(AUTO, replace(AUTO, accept=Accept.BLOCK)))
+    assert replace(REPORT, matrix=matrix).verdict.sentence == (
+        "`-k auto` beats plain decoding here: 1.25x plain (1.18 to 1.31), worst prompt p1 1.10x"
+    )
+
+
 def test_an_interrupted_report_says_how_far_it_came() -> None:
     report = replace(REPORT, runs=REPORT.runs[:4], interrupted=True)
     assert "interrupted: 1 of 10 groups of runs were finished" in text_of(report)
