@@ -65,12 +65,25 @@ class Report:
     @property
     def n_repeated(self) -> int:
         """The groups that were measured again because they were noisy."""
-        return len({_group_of(run) for run in self.runs if run.attempt})
+        return len(self._repeated)
 
     @property
     def n_noisy(self) -> int:
         """The groups that count though they are noisy."""
-        return len({_group_of(run) for run in self.kept if run.noise > MAX_NOISE})
+        return len(self._noisy)
+
+    @property
+    def n_ever_noisy(self) -> int:
+        """The groups that were noisy at first, whether or not they were measured again."""
+        return len(self._repeated | self._noisy)
+
+    @property
+    def _repeated(self) -> set[Hashable]:
+        return {_group_of(run) for run in self.runs if run.attempt}
+
+    @property
+    def _noisy(self) -> set[Hashable]:
+        return {_group_of(run) for run in self.kept if run.noise > MAX_NOISE}
 
     @property
     def comparable(self) -> list[Run]:

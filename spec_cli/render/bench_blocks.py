@@ -12,6 +12,7 @@ from spec_cli.bench.matrix import PLAIN, Arm
 from spec_cli.bench.ratios import Score
 from spec_cli.bench.report import Report
 from spec_cli.bench.rows import Row
+from spec_cli.bench.runner import MAX_NOISE
 from spec_cli.bench.statistics import MIN_RATIOS
 from spec_cli.bench.verdict import interval
 from spec_cli.render.grid import Block, Command, Grid
@@ -192,11 +193,13 @@ def _trust(report: Report) -> Iterator[str]:
 def _noise(report: Report) -> str:
     loads = [run.load for run in report.runs if run.load is not None]
     load = f"; load average {min(loads):.1f} to {max(loads):.1f}" if loads else ""
-    if not report.n_repeated and not report.n_noisy:
-        return f"noise: none, plain decoding keeps within 5 %{load}"
+    limit, n, n_repeated = percent(MAX_NOISE), report.n_ever_noisy, report.n_repeated
+    if not n:
+        return f"noise: none, plain decoding keeps within {limit}{load}"
+    again = "measured again" if n_repeated == n else f"{n_repeated:,} of them measured again"
     return (
-        f"noise: plain decoding was off by more than 5 % in {report.n_repeated:,} of "
-        f"{counted(report.n_groups, 'group')}, measured again; {report.n_noisy:,} still noisy, "
+        f"noise: plain decoding was off by more than {limit} in {n:,} of "
+        f"{counted(report.n_groups, 'group')}, {again}; {report.n_noisy:,} still noisy, "
         f"and counted{load}"
     )
 

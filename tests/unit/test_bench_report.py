@@ -155,6 +155,8 @@ def test_noisy_groups_are_counted_and_never_hidden() -> None:
     report = replace(REPORT, runs=(*noisy, *calm))
     assert (report.n_repeated, report.n_noisy) == (1, 0)
     assert "1 of 10 groups, measured again; 0 still noisy" in text_of(report)
+    interrupted = replace(REPORT, runs=tuple(noisy), interrupted=True)
+    assert "in 1 of 10 groups, 0 of them measured again; 1 still noisy" in text_of(interrupted)
 
 
 def test_texts_that_differ_are_told_and_fail_in_exact_mode_only() -> None:
