@@ -17,6 +17,7 @@ from spec_cli.render.bench_json import bench_object
 from spec_cli.render.grid import Block, Command, print_blocks
 from spec_cli.render.options import Format
 from spec_cli.render.stdout import Stdout
+from spec_cli.render.style import percent
 from spec_cli.terminal import Terminal
 
 
@@ -73,7 +74,7 @@ def _outlook_blocks(
             row["drafter"],
             str(row["draft_tokens"]),
             f"{row['speedup']:.2f}x",
-            "never" if row["break_even"] is None else f"{row['break_even']:.0%} accepted",
+            "never" if row["break_even"] is None else f"{percent(row['break_even'])} accepted",
         ]
         for row in rows
     ]

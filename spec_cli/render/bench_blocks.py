@@ -81,7 +81,7 @@ def _at(report: Report, temp: float) -> Iterator[Block]:
     yield ""
     yield _drafting(figures)
     if any(f.oracle_stop is not None for _, f in figures):
-        yield "oracle: knowing when to stop; free: at no cost of guesses; by the cost table"
+        yield "oracle: with perfect stopping; free: with free guesses, too; by the cost table"
     if any(f.n_drafted for _, f in figures):
         yield ""
         yield _by_position(figures)
@@ -124,7 +124,7 @@ def _by_position(arms: Sequence[tuple[Arm, Figures]]) -> Grid:
     """The acceptance of the first draft token, the second and so on, in per cent."""
     n = min(_POSITIONS, max(len(f.acceptance_at) for _, f in arms))
     rows = [
-        [arm.name, *(f"{100 * rate:.0f} %" for rate in f.acceptance_at[:n])]
+        [arm.name, *(percent(rate) for rate in f.acceptance_at[:n])]
         for arm, f in arms
         if f.acceptance_at
     ]
@@ -160,7 +160,7 @@ def _changes(report: Report, earlier: Earlier, setup: Row) -> Iterator[Block]:
         _change_row(change) for change in found
     ]
     for name, then, now in differences(earlier.setup, setup):
-        yield f"{name} was {_value(then)}, is {_value(now)}"
+        yield f"{name}: then {_value(then)}, now {_value(now)}"
 
 
 def _change_row(change: Change) -> list[str]:
@@ -171,7 +171,7 @@ def _change_row(change: Change) -> list[str]:
         kind,
         f"{change.then:.2f}x",
         f"{change.now:.2f}x",
-        f"{change.change.mean - 1:+.0%}",
+        f"{100 * (change.change.mean - 1):+.0f} %",
         interval(change.change),
     ]
 
@@ -208,9 +208,10 @@ def _texts(report: Report) -> str:
     n, different = len(report.comparable), report.different
     if not different:
         return f"texts: all {n:,} equal plain decoding, token for token"
+    verb = "differs" if len(different) == 1 else "differ"
     first = min(different, key=lambda run: run.measure.first_difference or 0)
     return (
-        f"texts: {len(different):,} of {n:,} leave plain decoding, the first after "
+        f"texts: {len(different):,} of {n:,} {verb} from plain decoding, the first after "
         f"{counted(first.measure.first_difference or 0, 'token')} "
         f"({one_line(first.prompt)}, temp {first.temp:g}, {first.arm.name})"
     )
