@@ -73,9 +73,10 @@ def check_plot(path: Path) -> None:
     """Raise UsageError when no picture can be written to `path`."""
     suffix = path.suffix.lower()
     if suffix not in (".svg", ".png"):
+        named = path.with_suffix(".svg") if path.name else path / "bench.svg"
         raise UsageError(
             f"--plot writes SVG or PNG, and {path} ends in neither `.svg` nor `.png`",
-            hint=f"use `--plot {path.with_suffix('.svg')}`",
+            hint=f"use `--plot {named}`",
         )
     if suffix == ".png" and find_spec("PIL") is None:
         raise UsageError(
@@ -84,6 +85,8 @@ def check_plot(path: Path) -> None:
         )
     if not path.parent.is_dir():
         raise UsageError(f"cannot write {path}: {path.parent} is not a directory")
+    if path.is_dir():
+        raise UsageError(f"cannot write {path}: it is a directory")
 
 
 def write_plot(path: Path, report: Report, times: PassTimes | None) -> None:

@@ -327,8 +327,13 @@ def test_only_svg_and_png_are_drawn(tmp_path: Path) -> None:
     write_plot(tmp_path / "x.svg", REPORT, TIMES)
     assert (tmp_path / "x.svg").read_text() == svg(REPORT, TIMES)
     (tmp_path / "y.svg").mkdir()
+    with pytest.raises(UsageError, match="it is a directory"):
+        check_plot(tmp_path / "y.svg")
     with pytest.raises(UsageError, match="cannot write"):
         write_plot(tmp_path / "y.svg", REPORT, TIMES)
+    for nameless in (Path("."), Path("/")):
+        with pytest.raises(UsageError, match="neither"):
+            check_plot(nameless)
 
 
 def test_a_picture_that_cannot_be_written_whole_leaves_the_old_one(
