@@ -9,6 +9,7 @@ from pathlib import Path
 
 from spec_cli.doctor.report import Finding, Section
 from spec_cli.host_memory import HostMemory
+from spec_cli.spec.counts import counted
 
 _SWAP_BYTES = 256 << 20  # more of it in use is worth saying
 _DISK_BYTES = 2 << 30  # less of it free is
@@ -56,7 +57,8 @@ def _memory_findings(host: HostMemory, load: Load) -> Iterator[Finding]:
         )
     if load.average is not None and load.average >= max(load.n_cores, 1):
         yield Finding(
-            f"the load average is {load.average:.1f} on {load.n_cores} cores: others compute, too",
+            f"the load average is {load.average:.1f} on "
+            f"{counted(load.n_cores, 'core')}: others compute, too",
             "see `top`; figures measured now are too slow, `--threads` may help",
         )
 
@@ -110,8 +112,9 @@ def unused_instructions(cpu_flags: frozenset[str], features: frozenset[str]) -> 
         name for flag, name in _INSTRUCTIONS.items() if flag in cpu_flags and name not in features
     ]
     if names:
+        them = "it" if len(names) == 1 else "them"
         yield Finding(
-            f"the CPU has {', '.join(names)}, and this build of llama.cpp does not use it",
+            f"the CPU has {', '.join(names)}, and this build of llama.cpp does not use {them}",
             'build it for this machine: `CMAKE_ARGS="-DGGML_NATIVE=ON" pip install '
             "--force-reinstall --no-binary llama-cpp-python llama-cpp-python==0.3.36`",
         )

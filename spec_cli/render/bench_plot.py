@@ -111,8 +111,8 @@ def plot(
     """The picture; `times` are those of the target's passes, None where unknown."""
     series = _series(report)
     first = _TOP + _LEGEND * len(series) + 20
-    height = first + 3 * (_PANEL + _GAP)
-    canvas = new_canvas(_WIDTH, height)
+    n_panels = 2 if times is None else 3
+    canvas = new_canvas(_WIDTH, first + n_panels * (_PANEL + _GAP))
     for i, one in enumerate(series):
         top = _TOP - 20 + _LEGEND * i
         canvas.bar(_LEFT, top, 12, 12, one.color)

@@ -118,6 +118,18 @@ def test_the_home_directory_is_shortened_everywhere() -> None:
     assert shortened(Path("/"))("/etc") == "/etc"
 
 
+def test_another_directory_that_begins_as_the_home_directory_does_is_left_alone() -> None:
+    change = shortened(Path("/home/me"))
+    assert change("/home/meg/x, /home/me-too, /home/me, /home/me/y") == (
+        "/home/meg/x, /home/me-too, ~, ~/y"
+    )
+
+
+def test_a_value_of_several_lines_is_shown_as_one() -> None:
+    lines = report_lines(Report((Section("environment", (("HF_HOME", "/x\nFAILED: y"),)),)))
+    assert lines[1] == "  HF_HOME  /x FAILED: y"
+
+
 def test_what_fails_comes_first() -> None:
     note, failure = Finding("a", "b"), Finding("c", "d", failed=True)
     assert Report((Section("x", (), (note,)), Section("y", (), (failure,)))).findings == (
