@@ -52,14 +52,14 @@ def _memory_findings(host: HostMemory, load: Load) -> Iterator[Finding]:
         )
     if load.swap_bytes > _SWAP_BYTES:
         yield Finding(
-            f"{_gb(load.swap_bytes)} of swap are in use: weights may be on the disk",
+            f"{_gb(load.swap_bytes)} of swap is in use: weights may be on the disk",
             "close other programs, or see `spec-cli run --estimate`",
         )
     if load.average is not None and load.average >= max(load.n_cores, 1):
         yield Finding(
             f"the load average is {load.average:.1f} on "
-            f"{counted(load.n_cores, 'core')}: others compute, too",
-            "see `top`; figures measured now are too slow, `--threads` may help",
+            f"{counted(load.n_cores, 'core')}: other programs compute, too",
+            "see `top`; what is measured now comes out too slow; `--threads` may help",
         )
 
 

@@ -40,7 +40,7 @@ def test_a_quiet_machine_has_no_findings() -> None:
     ("host", "load", "fragment"),
     [
         (HostMemory(GB, 16 * GB, 4 * GB), QUIET, "a cgroup limits memory to 4.0 GB of 16.0 GB"),
-        (FREE, Load(0.1, 4, 3 * GB), "3.0 GB of swap are in use"),
+        (FREE, Load(0.1, 4, 3 * GB), "3.0 GB of swap is in use"),
         (FREE, Load(7.2, 4, 0), "the load average is 7.2 on 4 cores"),
     ],
 )
