@@ -82,7 +82,7 @@ def main() -> None:
             n_arms=options.block_arms,
             n_prompts=options.block_prompts,
             seed=options.seed,
-            facts=[options.target.name, options.n, options.temp, options.threads, options.ctx_size],
+            facts=_facts(options),
         )
     )
     done = {row.block for row in rows_of(blocks, recover_rows(options.out), options.temp)}
@@ -128,6 +128,12 @@ def _server_flags(
     for kind in ("ngram-simple", "ngram-mod"):
         flags[kind] = ["--spec-type", kind]
     return flags
+
+
+def _facts(options: argparse.Namespace) -> list[object]:
+    """What rows depend on besides their arm, prompt and round."""
+    models = [path.name for path in (options.target, *options.draft_model)]
+    return [models, options.n, options.temp, options.threads, options.ctx_size]
 
 
 def _our_arms(
