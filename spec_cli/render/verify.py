@@ -83,7 +83,8 @@ def report_blocks(
     yield ""
     yield results(report, matrix, marks)
     yield marks.legend(report)
-    yield _drafting(report)
+    if report.comparisons:
+        yield _drafting(report)
     yield ""
     if differences := list(_differences(report, spell)):
         yield from (*differences, "")
@@ -135,7 +136,7 @@ def _drafting(report: Report) -> str:
     n_drafted = sum(c.n_drafted for c in report.comparisons)
     n_accepted = sum(c.n_accepted for c in report.comparisons)
     rate = percent(n_accepted / n_drafted if n_drafted else None)
-    width = max((c.max_width for c in report.comparisons), default=0)
+    width = max(c.max_width for c in report.comparisons)
     return f"{counted(n_drafted, 'draft token')}, {rate} accepted, in passes of 1 to {width} rows"
 
 

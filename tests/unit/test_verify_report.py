@@ -117,6 +117,14 @@ def test_an_interrupted_report_says_how_far_it_came() -> None:
     assert "= equal, . not compared" in text
 
 
+def test_a_report_of_nothing_claims_nothing() -> None:
+    nothing = report(n=0)
+    found = replace(nothing, rules=(), rules_skipped="interrupted", interrupted=True)
+    assert found.conclusion == "interrupted before the first of 32 comparisons"
+    text = shown(found)
+    assert ". not compared\n\nacceptance rules: not checked" in text
+
+
 def test_in_a_pipe_it_is_aligned_plain_text() -> None:
     lines = shown(report(NEAR_TIE, WRONG)).splitlines()
     assert lines[:13] == [
