@@ -49,7 +49,8 @@ def bench_blocks(report: Report, info: BenchInfo) -> Iterator[Block]:
     yield from _trust(report)
     yield ""
     yield one_line(report.verdict.sentence)
-    yield Command(f"  {info.command}")
+    if report.runs:
+        yield Command(f"  {info.command}")
 
 
 def _facts(report: Report, info: BenchInfo) -> Iterator[str]:

@@ -192,7 +192,7 @@ def test_an_interrupted_report_says_how_far_it_came() -> None:
     report = replace(REPORT, runs=REPORT.runs[:4], interrupted=True)
     assert "interrupted: 1 of 10 groups of runs were finished" in text_of(report)
     nothing = replace(REPORT, runs=(), interrupted=True)
-    assert "no prompt was measured in full, so nothing can be said" in text_of(nothing)
+    assert text_of(nothing).endswith("no prompt was measured in full, so nothing can be said")
 
 
 def test_changes_and_what_else_changed_are_shown() -> None:
