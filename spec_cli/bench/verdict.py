@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from spec_cli.bench.matrix import PLAIN, Arm
@@ -38,11 +38,11 @@ def verdict(ratios: Mapping[Arm, Ratios], seed: int) -> Verdict:
     return Verdict(f"nothing beat plain decoding here: {least_slow}", PLAIN)
 
 
-def interval(found: Estimate) -> str:
-    """`1.05 to 1.19`."""
+def interval(found: Estimate, shown: Callable[[float], str] = "{:.2f}".format) -> str:
+    """`1.05 to 1.19`, its ends as `shown`."""
     if found.low is None or found.high is None:
         return "one prompt, no interval"
-    return f"{found.low:.2f} to {found.high:.2f}"
+    return f"{shown(found.low)} to {shown(found.high)}"
 
 
 def _figures(found: Score) -> str:

@@ -172,9 +172,14 @@ def _change_row(change: Change) -> list[str]:
         kind,
         f"{change.then:.2f}x",
         f"{change.now:.2f}x",
-        f"{100 * (change.change.mean - 1):+.0f} %",
-        interval(change.change),
+        _gained(change.change.mean),
+        interval(change.change, _gained),
     ]
+
+
+def _gained(ratio: float) -> str:
+    """`+12 %`, `-3 %`."""
+    return f"{100 * (ratio - 1):+.0f} %"
 
 
 def _value(value: object) -> str:
