@@ -281,6 +281,13 @@ def test_the_picture_is_whole_svg_within_its_page() -> None:
     assert "rows, over that of one" not in svg(REPORT, None)
 
 
+def test_ticks_are_round_numbers() -> None:
+    texts = [text.text for text in xml.fromstring(svg(REPORT, TIMES)).iter() if text.text]
+    ticks = [text for text in texts if text.endswith("x") and text[0].isdigit()]
+    assert ticks == ["0x", "0.5x", "1x", "1.5x"]  # of 1.38
+    assert [text for text in texts if text.endswith("0 %")] == [f"{n} %" for n in range(0, 101, 20)]
+
+
 def test_names_cannot_break_the_picture() -> None:
     prompts = tuple(replace(prompt, kind=f"<{prompt.kind}&>") for prompt in PROMPTS)
     runs = [replace(run, kind=f"<{run.kind}&>") for run in REPORT.runs]
