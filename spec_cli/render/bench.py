@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -26,7 +25,7 @@ def print_bench(terminal: Terminal, form: Format, report: Report, info: BenchInf
     if form in (Format.TEXT, Format.MD):
         _print(terminal, form, bench_blocks(report, info))
     elif form is Format.JSON:
-        _print_json(terminal, bench_object(report, info))
+        Stdout(terminal.stdout).write_json(bench_object(report, info))
     else:
         rows = [row_of(info.setup, run) for run in report.runs]
         Stdout(terminal.stdout).write(rows_as(form, rows, "bench"))
@@ -50,7 +49,8 @@ def print_outlook(
     if form in (Format.TEXT, Format.MD):
         _print(terminal, form, _outlook_blocks(rows, outlooks, acceptance))
     elif form is Format.JSON:
-        _print_json(terminal, {"schema": "spec-cli/bench-outlook/1", "outlook": rows})
+        whole = {"schema": "spec-cli/bench-outlook/1", "outlook": rows}
+        Stdout(terminal.stdout).write_json(whole)
     else:
         Stdout(terminal.stdout).write(rows_as(form, rows, "outlook"))
 
@@ -93,8 +93,3 @@ def _print(terminal: Terminal, form: Format, blocks: Iterable[Block]) -> None:
 
 def _paint(lines: list[Text]) -> None:
     lines[0].stylize("bold")
-
-
-def _print_json(terminal: Terminal, value: dict[str, object]) -> None:
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    Stdout(terminal.stdout).write(f"{text}\n")
