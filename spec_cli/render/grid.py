@@ -42,29 +42,31 @@ def lines_of(blocks: Iterable[Block]) -> Iterator[str]:
 def print_blocks(
     terminal: Terminal, blocks: Iterable[Block], paint: Callable[[list[Text]], None]
 ) -> None:
-    """Write `blocks` to stdout; `paint` colours the lines of a table for a terminal.
+    """Write `blocks` to stdout; `paint` colours the lines of a table.
 
-    A table that is too wide for the terminal is wrapped, never cut. Raises BrokenPipeError.
+    On a terminal sentences are wrapped at words; a table that is too wide is wrapped by the
+    terminal, never cut. Raises BrokenPipeError.
     """
-    stdout = Stdout(terminal.stdout)
-    if not terminal.stdout_is_tty:
-        stdout.write("".join(f"{line}\n" for line in lines_of(blocks)))
-        return
     console = stdout_console(terminal)
     with console.capture() as captured:
         for block in blocks:
             if isinstance(block, str):
-                console.print(Text(block), soft_wrap=isinstance(block, Command))
+                is_sentence = not isinstance(block, Command)
+                console.print(Text(block), soft_wrap=not (is_sentence and terminal.stdout_is_tty))
                 continue
             lines = [Text(line) for line in aligned(block)]
             paint(lines)
             for line in lines:
                 console.print(line, soft_wrap=True)
-    stdout.write(captured.get())
+    Stdout(terminal.stdout).write(captured.get())
 
 
 def stdout_console(terminal: Terminal) -> Console:
-    """Rich's view of stdout, where that is a terminal."""
+    """Rich's view of stdout: what it can show is judged by us."""
     return Console(
-        file=terminal.stdout, no_color=not terminal.color, force_terminal=True, highlight=False
+        file=terminal.stdout,
+        force_terminal=True,
+        color_system="standard" if terminal.stdout_color else None,
+        no_color=False,
+        highlight=False,
     )

@@ -67,11 +67,10 @@ def print_report(
     terminal: Terminal, report: Report, matrix: Matrix, info: RunInfo, spell: Spell
 ) -> None:
     """Write the report to stdout. Raises BrokenPipeError."""
-    marks = PLAIN
+    marks = UNICODE if terminal.stdout_is_tty or terminal.stdout_color else PLAIN
     if terminal.stdout_is_tty:
-        widest = max(map(cell_len, aligned(results(report, matrix, UNICODE))))
-        fits = widest <= stdout_console(terminal).width
-        marks = replace(UNICODE, with_position=fits)
+        widest = max(map(cell_len, aligned(results(report, matrix, marks))))
+        marks = replace(marks, with_position=widest <= stdout_console(terminal).width)
     print_blocks(terminal, report_blocks(report, matrix, info, spell, marks), _paint)
 
 

@@ -107,10 +107,10 @@ def test_a_table_fits_80_columns() -> None:
     assert max(map(len, text_of(REPORT).splitlines()[:-2])) <= 80
 
 
-def on_terminal(columns: int, *, color: bool = True) -> str:
+def on_terminal(columns: int, *, color: bool = True, tty: bool = True) -> str:
     """What a terminal so wide gets; its rows are not yet wrapped where it wraps them itself."""
     stdout = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
-    terminal = Terminal(stdout, stdout, stdout, False, True, False, color, False)
+    terminal = Terminal(stdout, stdout, stdout, False, tty, False, color, False, color)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COLUMNS", str(columns))
         patch.setenv("TERM", "xterm")
@@ -134,6 +134,14 @@ def test_on_a_terminal_nothing_of_a_table_is_cut_and_sentences_are_wrapped(colum
 def test_the_head_of_a_table_is_bold_and_nothing_is_coloured() -> None:
     assert "\x1b[1mdrafting  accepted" in on_terminal(80)
     assert set(re.findall(r"\x1b\[[\d;]*m", on_terminal(80))) == {"\x1b[1m", "\x1b[0m"}
+    assert "\x1b" not in on_terminal(80, color=False)
+
+
+def test_colour_that_is_asked_for_is_in_a_pipe_too_and_no_line_is_wrapped() -> None:
+    piped = on_terminal(20, tty=False)
+    assert "\x1b[1mdrafting  accepted" in piped
+    assert re.sub(r"\x1b\[[\d;]*m", "", piped) == text_of(REPORT) + "\n"
+    assert on_terminal(20, tty=False, color=False) == text_of(REPORT) + "\n"
 
 
 def test_columns_stay_in_line_whatever_the_width_of_characters() -> None:

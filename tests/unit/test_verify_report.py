@@ -58,10 +58,14 @@ def spell(token: int) -> str:
     return {4: " ja", 5: "\x1b[1m\n界", 6: "\x9bx"}[token]
 
 
-def shown(found: Report, *, columns: int | None = None, as_json: bool = False) -> str:
+def shown(
+    found: Report, *, columns: int | None = None, as_json: bool = False, anywhere: bool = False
+) -> str:
     raw = io.BytesIO()
     stdout = io.TextIOWrapper(raw, encoding="ascii")
-    terminal = Terminal(stdout, stdout, stdout, False, columns is not None, False, True, False)
+    terminal = Terminal(
+        stdout, stdout, stdout, False, columns is not None, False, True, False, anywhere
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COLUMNS", str(columns or 20))
         patch.setenv("TERM", "xterm")
@@ -190,6 +194,11 @@ def test_on_a_terminal_marks_are_coloured_and_fit(columns: int) -> None:
     bare = re.sub(r"\x1b\[[\d;]*m", "", text)
     assert bare.isprintable() or set(filter(lambda c: not c.isprintable(), bare)) == {"\n"}
     assert max(map(len, bare.splitlines())) <= columns
+
+
+def test_colour_that_is_asked_for_is_in_a_pipe_too() -> None:
+    text = shown(report(NEAR_TIE, WRONG), anywhere=True)
+    assert "\x1b[32m✓" in text and "\x1b[33m≈17" in text and "\x1b[1;31m✗3" in text
 
 
 def test_a_table_too_wide_for_the_terminal_leaves_positions_to_the_list() -> None:
