@@ -18,7 +18,10 @@ _ENVIRONMENT = re.compile(
     r"|(NO|FORCE)_COLOR|TERM|COLUMNS|CI|LANG|LC_ALL|(HTTPS?|ALL|NO)_PROXY|PIP_INDEX_URL",
     re.IGNORECASE,
 )
-_SECRET = re.compile(r"TOKEN|KEY|SECRET|PASS|PROXY|INDEX_URL", re.IGNORECASE)
+_SECRET = re.compile(
+    r"(?<!_DRAFT_)(?<!_MAX_)TOKEN|KEY|SECRET|PASS|PROXY|INDEX_URL",  # two settings count tokens
+    re.IGNORECASE,
+)
 # What a CPU can do, by its name in /proc/cpuinfo and in llama.cpp's line.
 _INSTRUCTIONS = {"avx2": "AVX2", "avx512f": "AVX512", "amx_int8": "AMX_INT8"}
 

@@ -71,6 +71,8 @@ def test_variables_that_decide_threads_are_said_with_what_to_type(name: str, val
         ("HF_ENDPOINT", "https://me:pw@hub.example", "set"),
         ("HF_ENDPOINT", "https://hub.example", "https://hub.example"),
         ("CUDA_VISIBLE_DEVICES", "0,1", "0,1"),
+        ("SPEC_CLI_DRAFT_TOKENS", "4", "4"),
+        ("SPEC_CLI_MAX_TOKENS", "256", "256"),
     ],
 )
 def test_secrets_are_shown_as_set(name: str, value: str, shown: str) -> None:
