@@ -13,7 +13,7 @@ from spec_cli.bench.synthetic import Outlook, conclusion
 from spec_cli.render.bench_blocks import BenchInfo, bench_blocks
 from spec_cli.render.bench_formats import rows_as
 from spec_cli.render.bench_json import bench_object
-from spec_cli.render.grid import Block, Command, print_blocks
+from spec_cli.render.blocks import Block, Command, print_blocks
 from spec_cli.render.options import Format
 from spec_cli.render.stdout import Stdout
 from spec_cli.render.style import percent

@@ -15,7 +15,7 @@ from spec_cli.bench.rows import Row
 from spec_cli.bench.runner import MAX_NOISE
 from spec_cli.bench.statistics import MIN_RATIOS
 from spec_cli.bench.verdict import interval
-from spec_cli.render.grid import Block, Command, Grid
+from spec_cli.render.blocks import Block, Command, Grid
 from spec_cli.render.inert import one_line
 from spec_cli.render.info import RunInfo
 from spec_cli.render.style import UNKNOWN, number, percent, seconds

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from spec_cli.memory import HOST, MemoryPlan, Room, Share
-from spec_cli.render.grid import aligned
+from spec_cli.render.blocks import aligned
 from spec_cli.render.inert import one_line
 from spec_cli.spec.counts import counted
 

@@ -10,7 +10,7 @@ from itertools import product
 from rich.cells import cell_len
 from rich.text import Text
 
-from spec_cli.render.grid import Block, Grid, aligned, print_blocks, stdout_console
+from spec_cli.render.blocks import Block, Grid, aligned, print_blocks, stdout_console
 from spec_cli.render.inert import inert, one_line
 from spec_cli.render.info import RunInfo
 from spec_cli.render.style import percent

@@ -28,8 +28,8 @@ from spec_cli.render.bench_formats import rows_as
 from spec_cli.render.bench_json import bench_object
 from spec_cli.render.bench_plot import check_plot, plot, write_plot
 from spec_cli.render.bench_progress import time_left
+from spec_cli.render.blocks import Command, Grid, aligned, lines_of
 from spec_cli.render.canvas_svg import SvgCanvas
-from spec_cli.render.grid import Command, Grid, aligned, lines_of
 from spec_cli.render.info import ModelInfo, RunInfo
 from spec_cli.render.options import Format
 from spec_cli.spec.costs import PassTimes

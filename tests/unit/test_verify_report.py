@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from spec_cli.prompts import NamedPrompt
-from spec_cli.render.grid import aligned
+from spec_cli.render.blocks import aligned
 from spec_cli.render.verify import PLAIN, UNICODE, print_report, results
 from spec_cli.render.verify_json import print_json, report_object
 from spec_cli.spec.settings import Accept
