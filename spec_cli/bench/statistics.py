@@ -38,8 +38,9 @@ def estimate(ratios: Sequence[float], seed: int) -> Estimate:
     """The geometric mean of `ratios`, all above 0, and its percentile bootstrap interval.
 
     Ratios are drawn with replacement (Efron 1979), seeded by `seed`. Of few prompts of one kind
-    the interval is somewhat narrow: 5, 7 or 14 normal logarithms are covered in 84, 87 or 92 % of
-    the cases. Of several kinds, each with as many prompts, it is wide: kinds are drawn, too.
+    the interval is too narrow: it holds the mean of 5, 7 or 14 normal logarithms in 84, 87 or 92 %
+    of cases. Of kinds that differ, with equally many prompts each, it is too wide: prompts are
+    drawn whatever their kind.
     """
     logs = np.log(np.asarray(ratios, dtype=np.float64))
     mean, n = math.exp(logs.mean()), len(logs)

@@ -74,5 +74,5 @@ def shortened(home: Path) -> Callable[[str], str]:
     """Writes the home directory as `~`: a report tells nobody whose machine it is."""
     if home == Path("/"):
         return lambda text: text
-    whole = re.compile(rf"{re.escape(str(home))}(?![\w-])")
+    whole = re.compile(rf"(?<!\w){re.escape(str(home))}(?![\w-])")
     return lambda text: whole.sub("~", text)
