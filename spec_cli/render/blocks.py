@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -33,12 +33,6 @@ def aligned(grid: Grid, gap: str = "  ") -> list[str]:
     ]
 
 
-def lines_of(blocks: Iterable[Block]) -> Iterator[str]:
-    """All lines of `blocks`."""
-    for block in blocks:
-        yield from [block] if isinstance(block, str) else aligned(block)
-
-
 def print_blocks(
     terminal: Terminal, blocks: Iterable[Block], paint: Callable[[list[Text]], None]
 ) -> None:
@@ -51,13 +45,13 @@ def print_blocks(
     with console.capture() as captured:
         for block in blocks:
             if isinstance(block, str):
-                is_sentence = not isinstance(block, Command)
-                console.print(Text(block), soft_wrap=not (is_sentence and terminal.stdout_is_tty))
-                continue
-            lines = [Text(line) for line in aligned(block)]
-            paint(lines)
-            for line in lines:
-                console.print(line, soft_wrap=True)
+                at_words = terminal.stdout_is_tty and not isinstance(block, Command)
+                console.print(Text(block), soft_wrap=not at_words)
+            else:
+                lines = [Text(line) for line in aligned(block)]
+                paint(lines)
+                for line in lines:
+                    console.print(line, soft_wrap=True)
     Stdout(terminal.stdout).write(captured.get())
 
 

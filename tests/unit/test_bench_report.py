@@ -28,7 +28,7 @@ from spec_cli.render.bench_formats import rows_as
 from spec_cli.render.bench_json import bench_object
 from spec_cli.render.bench_plot import check_plot, plot, write_plot
 from spec_cli.render.bench_progress import time_left
-from spec_cli.render.blocks import Command, Grid, aligned, lines_of
+from spec_cli.render.blocks import Command, Grid, aligned
 from spec_cli.render.canvas_svg import SvgCanvas
 from spec_cli.render.info import ModelInfo, RunInfo
 from spec_cli.render.options import Format
@@ -83,7 +83,8 @@ BENCH = BenchInfo(INFO, Machine("a CPU", 2, "an OS"), SETUP, None, "spec-cli run
 
 
 def text_of(report: Report, info: BenchInfo = BENCH) -> str:
-    return "\n".join(lines_of(bench_blocks(report, info)))
+    blocks = bench_blocks(report, info)
+    return "\n".join(line for b in blocks for line in ([b] if isinstance(b, str) else aligned(b)))
 
 
 def test_the_report_has_arms_kinds_and_the_verdict() -> None:
