@@ -84,12 +84,12 @@ def shown_value(name: str, value: str) -> str:
 def _environment_findings(environ: Mapping[str, str]) -> Iterator[Finding]:
     if threads := environ.get("OMP_NUM_THREADS"):
         yield Finding(
-            f"OMP_NUM_THREADS is {threads}, and `spec-cli` does not go by it",
+            f"OMP_NUM_THREADS is {threads}, which `spec-cli` ignores",
             "use `--threads N`, or `unset OMP_NUM_THREADS`",
         )
     if limit := environ.get("OMP_THREAD_LIMIT"):
         yield Finding(
-            f"OMP_THREAD_LIMIT is {limit}: no more threads than that compute",
+            f"OMP_THREAD_LIMIT is {limit}: at most that many threads compute",
             "`unset OMP_THREAD_LIMIT`",
         )
     if environ.get("OMP_WAIT_POLICY", "").lower() == "active":
@@ -104,7 +104,7 @@ def disk_findings(free_bytes: Mapping[Path, int]) -> Iterator[Finding]:
     for directory, free in free_bytes.items():
         if free < _DISK_BYTES:
             yield Finding(
-                f"the disk of {directory} has {_gb(free)} free",
+                f"only {_gb(free)} is free on the disk of {directory}",
                 "free some space, or set `HF_HOME` and `XDG_CACHE_HOME` to a larger disk",
             )
 

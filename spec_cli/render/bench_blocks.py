@@ -89,7 +89,7 @@ def _at(report: Report, temp: float) -> Iterator[Block]:
     if len(report.kinds) > 1:
         yield ""
         yield _by_kind(report, arms, temp)
-        yield f"( ): the interval has 1.00 in it, or fewer than {MIN_RATIOS} prompts"
+        yield f"( ): the interval includes 1.00, or there are fewer than {MIN_RATIOS} prompts"
 
 
 def _speed_row(report: Report, arm: Arm, temp: float) -> list[str]:
@@ -201,7 +201,7 @@ def _noise(report: Report) -> str:
     load = f"; load average {min(loads):.1f} to {max(loads):.1f}" if loads else ""
     limit, n, n_repeated = percent(MAX_NOISE), report.n_ever_noisy, report.n_repeated
     if not n:
-        return f"noise: none, plain decoding keeps within {limit}{load}"
+        return f"noise: none, plain decoding stayed within {limit}{load}"
     again = "measured again" if n_repeated == n else f"{n_repeated:,} of them measured again"
     return (
         f"noise: plain decoding was off by more than {limit} in {n:,} of "

@@ -48,7 +48,7 @@ class Marks:
 
     def legend(self, report: Report) -> str:
         """What the marks mean, those that the report has."""
-        after = " after so many tokens" if self.with_position else ""
+        after = " after that many tokens" if self.with_position else ""
         meanings = [
             (report.equal, f"{self.equal} equal"),
             (report.near_ties, f"{self.near_tie} near-tie{after}"),

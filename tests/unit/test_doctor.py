@@ -86,7 +86,7 @@ def test_variables_that_do_not_matter_are_not_shown() -> None:
 
 def test_a_disk_that_is_nearly_full_is_said() -> None:
     found = list(disk_findings({Path("/cache"): GB, Path("/state"): 100 * GB}))
-    assert [finding.message for finding in found] == ["the disk of /cache has 1.0 GB free"]
+    assert [finding.message for finding in found] == ["only 1.0 GB is free on the disk of /cache"]
 
 
 def test_instructions_that_the_build_leaves_unused_are_named() -> None:

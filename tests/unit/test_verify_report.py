@@ -143,7 +143,7 @@ def test_in_a_pipe_it_is_aligned_plain_text() -> None:
         "code-one   0.8   64      =   =     = =     = =     =   =",
         "prose-two  0     64      =   =     = =     = =     =   =",
         "prose-two  0.8   64      =   =     = =     = =     ~17 !3",
-        "= equal, ~ near-tie after so many tokens, ! different after so many tokens",
+        "= equal, ~ near-tie after that many tokens, ! different after that many tokens",
         "2,880 draft tokens, 50 % accepted, in passes of 1 to 4 rows",
     ]
     assert lines[-1].startswith("30 of 32 speculative texts equal plain decoding")
