@@ -40,7 +40,6 @@ from peer_arms import Arm, LlamaServer, OpenArm, Request, SpecCli
 from peer_plan import Block, append_row, plan_blocks, recover_rows, rows_of
 from peer_python import python_arms
 from peer_report import BASELINE, Row, table
-from platformdirs import user_cache_path, user_state_path
 
 from spec_cli.cli.encode import encode
 from spec_cli.cli.inputs import PromptInput
@@ -48,6 +47,7 @@ from spec_cli.cpu import usable_cores
 from spec_cli.gguf import read_header
 from spec_cli.llama.model import LlamaModel, LoadSettings
 from spec_cli.loader import Environment
+from spec_cli.places import copies_dir, state_dir
 from spec_cli.prompts import NamedPrompt, bench_prompts
 from spec_cli.settings import DrafterKind, SessionSettings
 from spec_cli.spec.settings import SamplingSettings
@@ -140,12 +140,12 @@ def _our_arms(
     options: argparse.Namespace, draft: Path | None, stopping: Event
 ) -> dict[str, OpenArm]:
     environment = Environment(
-        state=StateStore(user_state_path("spec-cli", appauthor=False)),
+        state=StateStore(state_dir()),
         clock=time.perf_counter,
         cancelled=stopping.is_set,
         notify=lambda notice: None,
         progress=lambda what, fraction: None,
-        copies=user_cache_path("spec-cli", appauthor=False) / "drafts",
+        copies=copies_dir(),
     )
     drafters = {
         "spec-cli plain": (None, DrafterKind.NONE),
