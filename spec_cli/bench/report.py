@@ -104,8 +104,9 @@ class Report:
         """What is wrong, in one sentence; None when nothing is."""
         if not self.different or not self.plan.is_exact:
             return None
-        share = f"{len(self.different):,} of {counted(len(self.comparable), 'text')}"
-        return f"{share} differ from plain decoding, though passes should be bit-exact"
+        n, texts = len(self.different), counted(len(self.comparable), "text")
+        differ = "differs" if n == 1 else "differ"
+        return f"{n:,} of {texts} {differ} from plain decoding, though passes should be bit-exact"
 
 
 def _only(ratios: Ratios, prompts: set[PromptKey]) -> Ratios:

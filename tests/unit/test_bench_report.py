@@ -176,7 +176,7 @@ def test_texts_that_differ_are_told_and_fail_in_exact_mode_only() -> None:
         "texts: 1 of 30 differs from plain decoding, the first after 3 tokens (p0, temp 0, k=4)"
         in (text_of(report))
     )
-    assert report.failure and report.failure.startswith("1 of 30 texts differ from plain decoding")
+    assert report.failure and report.failure.startswith("1 of 30 texts differs from plain decoding")
     assert replace(report, plan=replace(PLAN, widths=None)).failure is None
     # Other rules keep the distribution, not the text.
     block = replace(runs[1], arm=replace(FOUR, accept=Accept.BLOCK), temp=0.8)
