@@ -29,6 +29,10 @@ _FACTS: _Schema = {
 }
 _MIRROR: _Schema = {"package": str, "version": str, "member": str, "parts": int}
 _TYPE_NAMES = {str: "a string", int: "an integer", dict: "a table"}
+# Names and versions of an index alone: pip would also take a path, an address or an option of its
+# own, and what it finds there may run code.
+_PACKAGE = r"[A-Za-z0-9](?:[A-Za-z0-9._-]|\{n(?::02)?\})*"
+_VERSION = r"[0-9]+(?:\.[0-9]+)*(?:(?:a|b|rc|\.post|\.dev)[0-9]+)*"
 _FACTS_KEY = re.compile(r"(?P<repo>[\w.-]+(?:/[\w.-]+)?):(?P<quant>[\w.-]+)")
 
 
@@ -126,6 +130,8 @@ def _facts(table: _Table) -> RepoFile:
     inside = known.file is None or is_relative_path(known.file)
     table.require("file", inside, "a path in the repository")
     table.require("revision", _matches(r"\w[\w.+-]*", known.revision), "a commit or a version")
+    positive = known.size_bytes is None or known.size_bytes > 0
+    table.require("size_bytes", positive, "positive")
     table.require("sha256", _matches(r"[0-9a-f]{64}", known.sha256), "64 lower-case hex digits")
     complete = known.file and known.revision and known.size_bytes and known.sha256
     if known.mirror and not complete:
@@ -141,6 +147,8 @@ def _mirror(facts: _Table) -> Mirror | None:
     table = _Table(facts.path, (*facts.keys, "mirror"), facts.values["mirror"])
     table.check(_MIRROR, required=("package", "version", "member"))
     mirror = Mirror(**table.values)
+    table.require("package", _matches(_PACKAGE, mirror.package), "the name of a package")
+    table.require("version", _matches(_VERSION, mirror.version), "a version such as `1.2.0`")
     table.require("parts", mirror.parts > 0, "positive")
     return mirror
 

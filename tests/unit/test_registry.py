@@ -308,6 +308,7 @@ MISTAKES = [
         "`parts` is 0, but must be positive",
         None,
     ),
+    ("[files.'a/b:Q']\nsize_bytes=0", "`size_bytes` is 0, but must be positive", None),
 ]
 
 
@@ -322,6 +323,39 @@ def test_mistake_names_the_file_and_the_key(
     assert str(path) in raised.value.message
     assert message in raised.value.message
     assert hint is None or hint in str(raised.value.hint)
+
+
+PACKAGES = [
+    "./p",
+    "../p",
+    "/p",
+    "-r",
+    "--index-url=x",
+    "p @ file:///p",
+    "git+https://h/p",
+    "p[x]",
+    "",
+]
+VERSIONS = ["1/../p", "1.zip", "1+p.zip", "1 @ x", "1,>0", "1*", "-r", ""]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [*(("package", p) for p in PACKAGES), *(("version", v) for v in VERSIONS)],
+)
+def test_a_mirror_names_a_package_of_an_index_and_nothing_whose_code_pip_would_run(
+    write: Write, key: str, value: str
+) -> None:
+    mirror = {"package": "p", "version": "1.0rc1.post2", "member": "m"}
+    facts = f"[files.'a/b:Q']\nfile='f'\nrevision='1'\nsize_bytes=1\nsha256='{SHA256}'\n"
+
+    def load(mirror: dict[str, str]) -> Registry:
+        table = ", ".join(f"{name} = '{text}'" for name, text in mirror.items())
+        return load_registry([write(BASE), write(f"{facts}mirror={{{table}}}", "mine.toml")])
+
+    assert load(mirror).files["a/b:q"].mirror == Mirror(**mirror)
+    with pytest.raises(UsageError, match=f"`{key}` is"):
+        load(mirror | {key: value})
 
 
 def test_file_that_is_not_utf8_is_a_usage_error(write: Write) -> None:
