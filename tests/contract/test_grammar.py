@@ -50,6 +50,8 @@ BAD = {
     'root ::= "a"{3,1}': "repeats nothing",
     'root ::= "a"{0}': "repeats nothing",
     'root ::= "a"{5000}': "2000 times at most",
+    f'root ::= "a"{{{"9" * 5000}}}': "2000 times at most",
+    'root ::= "a"{\u0663}': "a repetition is `{n}`, `{n,}` or `{n,m}`",
     'root ::= ("a"{0,100}){100}': "a repetition of repetitions is too long",
     "root ::= *": "nothing before `*` to repeat",
     'root ::= ""*': "nothing before `*` to repeat",
@@ -308,6 +310,15 @@ SCHEMAS: list[tuple[object, Sequence[object], Sequence[object]]] = [
     ({"allOf": [{"$ref": "#/$defs/a"}, {"properties": {"b": {"type": "null"}}, "required": ["b"]}],
       "$defs": {"a": {"type": "object", "properties": {"a": {"type": "integer"}}}}},
      [{"a": 1, "b": None}, {"b": None}], [{}, {"a": 1}]),
+    ({"allOf": [{"$ref": "#/$defs/a", "required": ["a"]}, {"properties": {"b": {"type": "null"}}}],
+      "$defs": {"a": {"type": "object", "properties": {"a": {"type": "integer"}}}}},
+     [{"a": 1, "b": None}, {"a": 1}], [{}, {"b": None}]),
+    ({"$ref": "#/$defs/a", "required": ["a"], "allOf": [{"x-order": 1}, {"x-order": 2}],
+      "$defs": {"a": {"type": "object", "properties": {"a": {"type": "integer"}}}}},
+     [{"a": 1}], [{}]),
+    ({"const": 1, "enum": [2, 1]}, [1], [2]),
+    ({"type": "string", "pattern": "^\\S[^\\s]$"}, ["aé"], ["a\xa0", "\u2003b", "a\ufeff", "a "]),
+    ({"type": "string", "pattern": "^\\u{1F600}\\x41$"}, ["\U0001f600A"], ["A"]),
 ]  # fmt: skip
 
 
