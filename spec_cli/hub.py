@@ -147,17 +147,14 @@ def read_range(slot: Slot, start: int, n_bytes: int) -> bytes:
         if n_received > end - start:
             raise _unreachable("it sends whole files only")
 
-    try:
-        with _explained(slot.repo):
-            http_get(
-                url,
-                data,
-                headers={**build_hf_headers(), "Range": f"bytes={start}-{end - 1}"},
-                expected_size=end - start,
-                tqdm_class=_bar_class(check),
-            )
-    except OSError as error:  # the client's word for fewer bytes than expected
-        raise _unreachable("it sent less than was asked for") from error
+    with _explained(slot.repo):
+        http_get(
+            url,
+            data,
+            headers={**build_hf_headers(), "Range": f"bytes={start}-{end - 1}"},
+            expected_size=end - start,
+            tqdm_class=_bar_class(check),
+        )
     return data.getvalue()
 
 
@@ -242,6 +239,10 @@ def _explained(repo: str) -> Iterator[None]:
         raise DownloadError(f"`{repo}` is not the name of a repository") from error
     except TransportError as error:
         raise _unreachable(str(error) or type(error).__name__) from error
+    except OSError as error:
+        if error.errno is not None:
+            raise  # the disk's; without a number, it is the client's word for a wrong length
+        raise _unreachable("it sent more or less than was asked for") from error
     finally:
         logger.setLevel(level)
 
