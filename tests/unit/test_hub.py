@@ -155,7 +155,7 @@ def test_a_hub_that_sends_another_length_than_it_said_is_to_blame_and_not_the_di
 ) -> None:
     plans = download.plan([model("user/toy-GGUF:Q8_0")])
     server.repos["user/toy-GGUF"]["toy-q8_0.gguf"] = sent
-    with pytest.raises(DownloadError, match="the hub at .* it sent more or less than was asked"):
+    with pytest.raises(DownloadError, match=r"the hub at .* it sent more or less than was asked"):
         download.fetch(plans, lambda _: None)
     server.repos["user/toy-GGUF"]["toy-q8_0.gguf"] = CONTENT
     (found,) = download.fetch(plans, lambda _: None)
