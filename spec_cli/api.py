@@ -79,7 +79,7 @@ class TemplateOptions(TypedDict, total=False):
 class GenerationOptions(TypedDict, total=False):
     """The fields of `GenerationSettings` and `SamplingSettings`, where they are described.
 
-    Without a seed, one is drawn at random.
+    Without a seed, one is drawn at random. Several biases of one token add up.
     """
 
     temp: float
@@ -91,7 +91,7 @@ class GenerationOptions(TypedDict, total=False):
     presence_penalty: float
     frequency_penalty: float
     logit_bias: Mapping[int, float] | Sequence[tuple[int, float]]
-    seed: int
+    seed: int | None
     accept: Accept | str
     max_tokens: int | None
     stop: str | Sequence[str]
@@ -152,7 +152,9 @@ class TextStream(Iterator[str]):
             if isinstance(event, Finished):
                 self._finished = event
         if self._finished is None:
-            raise UsageError("the stream was ended by the session's next generation, or its close")
+            raise UsageError(
+                "the stream was ended by an error, the session's next generation or its close"
+            )
         raise StopIteration
 
     @property
@@ -226,6 +228,9 @@ class TextSession:
 
     def chat(self, messages: Sequence[Message], **options: Unpack[StreamOptions]) -> Answer:
         """The assistant's next turn after `messages`. Raises what `stream` raises."""
+        if isinstance(messages, str):  # which `stream` would continue
+            hint = '`complete` continues a text; a message is `Message("user", text)`'
+            raise UsageError("`chat` takes a list of messages, not a text", hint=hint)
         return self.stream(messages, **options).read()
 
     def stream(
@@ -260,6 +265,8 @@ class TextSession:
                 raise UsageError(f"a text is continued as it is: {names} is for messages")
             tokens = raw_tokens(model, check_text(prompt, "the prompt"), bos_token=model.bos_text)
             return EncodedPrompt(tokens, prompt, NO_OPENING)
+        for message in prompt:
+            check_text(message.content, "a message")
         template = template_for(
             model,
             self._session.target_header.chat_template,
@@ -324,10 +331,12 @@ def _generation(options: GenerationOptions) -> GenerationSettings:
     values = _with_enums(GenerationSettings, options)
     sampling = {f.name: values.pop(f.name) for f in fields(SamplingSettings) if f.name in values}
     if "logit_bias" in sampling:
-        sampling["logit_bias"] = tuple(dict(sampling["logit_bias"]).items())
+        biases = sampling["logit_bias"]
+        sampling["logit_bias"] = tuple(biases.items() if isinstance(biases, Mapping) else biases)
     stop = values.pop("stop", ())
+    seed = values.pop("seed", None)
     return GenerationSettings(
-        seed=values.pop("seed", secrets.randbits(32)),
+        seed=secrets.randbits(32) if seed is None else seed,
         sampling=SamplingSettings(**sampling),
         stop=(stop,) if isinstance(stop, str) else tuple(stop),
         **values,
