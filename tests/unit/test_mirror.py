@@ -103,6 +103,8 @@ def test_bytes_after_the_last_whole_piece_are_dropped(tmp_path: Path) -> None:
         "[" * 100_000,
         '{"parts": 1}',
         '{"package": "toy-part{n}==1.0", "parts": 1, "n_bytes": 999999}',
+        '{"package": "toy-part{n}==1.0", "parts": 1, "n_bytes": "3414"}',
+        '{"package": "toy-part{n}==1.0", "parts": -1, "n_bytes": 0}',
         '{"package": "toy-part{n}==0.9", "parts": 1, "n_bytes": 3414}',
     ],
 )
@@ -152,6 +154,24 @@ def test_flipped_bit_in_a_wheel_is_an_error(tmp_path: Path) -> None:
         wheel = index.download(requirement, directory)
         content = bytearray(wheel.read_bytes())
         content[2000] ^= 1
+        wheel.write_bytes(content)
+        return wheel
+
+    with pytest.raises(DownloadError, match="damaged"):
+        slot = slot_of(index, tmp_path)
+        mirror.fetch_from_mirror(index.mirror, slot, lambda _: None, download)
+
+
+@pytest.mark.parametrize(("offset", "value"), [(8, 1), (10, 99)], ids=["encrypted", "unknown"])
+def test_wheel_that_cannot_be_unpacked_here_is_an_error(
+    tmp_path: Path, offset: int, value: int
+) -> None:
+    index = WheelIndex(CONTENT, n_parts=1)
+
+    def download(requirement: str, directory: Path) -> Path:
+        wheel = index.download(requirement, directory)
+        content = bytearray(wheel.read_bytes())
+        content[content.rindex(b"PK\x01\x02") + offset] = value  # of the directory at its end
         wheel.write_bytes(content)
         return wheel
 
