@@ -15,6 +15,7 @@ from typing import Any
 from spec_cli.errors import UsageError, wrong_value
 from spec_cli.modelref import Mirror, RepoFile, is_relative_path
 from spec_cli.names import nearest
+from spec_cli.settings import MAX_DRAFT_TOKENS
 
 _Schema = Mapping[str, type]
 _FILE: _Schema = {"default": str, "pairs": dict, "files": dict}
@@ -116,7 +117,8 @@ class _Table:
 def _pair(table: _Table) -> PairEntry:
     table.check(_PAIR, required=("target",))
     entry = PairEntry(path=table.path, **table.values)
-    table.require("draft_tokens", entry.draft_tokens is None or entry.draft_tokens > 0, "positive")
+    allowed = entry.draft_tokens is None or 1 <= entry.draft_tokens <= MAX_DRAFT_TOKENS
+    table.require("draft_tokens", allowed, f"from 1 to {MAX_DRAFT_TOKENS}")
     return entry
 
 

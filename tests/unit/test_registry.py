@@ -265,7 +265,12 @@ MISTAKES = [
     ("[pairs.mine]\ntarget='a/b'\nxyzzy=''", "unknown key `xyzzy`", "known are target, draft"),
     (
         "[pairs.mine]\ntarget='a/b'\ndraft_tokens=0",
-        "`draft_tokens` is 0, but must be positive",
+        "`draft_tokens` is 0, but must be from 1 to 63",
+        None,
+    ),
+    (
+        "[pairs.mine]\ntarget='a/b'\ndraft_tokens=64",
+        "[pairs.mine]: `draft_tokens` is 64, but must be from 1 to 63",
         None,
     ),
     (
