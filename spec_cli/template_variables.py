@@ -15,7 +15,7 @@ _NOT_THE_USERS = ("messages", "add_generation_prompt")
 
 
 def parse_variables(options: Sequence[str]) -> dict[str, object]:
-    """The variables that options of the form `NAME=VALUE` set; a VALUE that is no JSON is text.
+    """The variables that options of the form `NAME=VALUE` set; a VALUE that is not JSON is text.
 
     Raises UsageError for one of another form.
     """

@@ -202,7 +202,7 @@ class _Parser:
         found = self._match(_REPEAT, "a repetition is `{n}`, `{n,}` or `{n,m}`")
         low, high = repetitions(found[1], found[2], found[3])
         if max(low, high or 0) > MAX_REPEAT:
-            raise self.error(f"a repetition is of {MAX_REPEAT} times at most", start)
+            raise self.error(f"an item is repeated {MAX_REPEAT} times at most", start)
         if high is not None and (high < low or high == 0):
             raise self.error(f"`{found[0]}` repeats nothing", start)
         return low, high

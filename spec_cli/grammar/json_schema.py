@@ -37,7 +37,7 @@ def schema_to_gbnf(text: str) -> str:
         schema = json.loads(text, parse_constant=_no_constant, parse_float=_finite)
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
-        raise UsageError(f"the JSON schema is no JSON: {error.msg} at {where}") from None
+        raise UsageError(f"the JSON schema is not JSON: {error.msg} at {where}") from None
     except ValueError:  # from Python, which reads no longer ones
         raise UsageError("the JSON schema has a number of too many digits") from None
     except RecursionError:
@@ -65,7 +65,7 @@ class _Converter:
         if schema is True:
             return self._book.built_in("value")
         if not isinstance(schema, dict):
-            refuse(at, f"{json.dumps(schema)} is no schema that anything satisfies")
+            refuse(at, f"{json.dumps(schema)} is not a schema that anything can satisfy")
         keys = keywords(schema, at)
         if "allOf" in keys:
             if keys == {"allOf"} and len(schema["allOf"]) == 1:
@@ -209,13 +209,13 @@ class _Converter:
     def _number(self, schema: Schema, at: str) -> str:
         bounds = {key: schema[key] for key in BY_TYPE["number"] & schema.keys()}
         if bounds != {"minimum": 0}:
-            refuse(at, "bounds of a `number` are not supported but `minimum` 0")
+            refuse(at, "of the bounds of a `number`, only `minimum` 0 is supported")
         return f"( {self._book.built_in('natural')} {self._book.built_in('fraction')} )"
 
     def _integer(self, schema: Schema, at: str) -> str:
         bounds = {key: schema[key] for key in BY_TYPE["number"] & schema.keys()}
         if not all(isinstance(b, int | float) and not isinstance(b, bool) for b in bounds.values()):
-            refuse(at, "a bound is no number")
+            refuse(at, "a bound is not a number")
         if any(abs(bound) >= 10**MAX_DIGITS for bound in bounds.values()):
             refuse(at, f"a bound has more than {MAX_DIGITS} digits")
         lows = [ceil(bounds["minimum"])] if "minimum" in bounds else []
@@ -246,4 +246,4 @@ def _finite(digits: str) -> float:
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise UsageError(f"the JSON schema is no JSON: {name}")
+    raise UsageError(f"the JSON schema is not JSON: it has `{name}`")

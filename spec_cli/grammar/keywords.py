@@ -51,7 +51,7 @@ def keywords(schema: Schema, at: str) -> set[str]:
             refuse(at, f"`{key}` is {json.dumps(schema[key])}")
     for kind in types(schema):
         if not isinstance(kind, str) or kind not in _OF_TYPE:
-            refuse(at, f"{json.dumps(kind)} is no type")
+            refuse(at, f"{json.dumps(kind)} is not a type")
     for name in schema.get("required", []):
         if not isinstance(name, str):
             refuse(at, f"`required` lists {json.dumps(name)}")

@@ -108,7 +108,7 @@ class _Pattern:
                 self._at += 1
                 high = self._member()
                 if len(low) != 1 or len(high) != 1 or high[0][1] < low[0][0]:
-                    self._refuse("a range of characters is not understood")
+                    self._refuse("a range of characters is not valid")
                 low = ((low[0][0], high[0][1]),)
             chars += low
         return without(EVERY, union(chars)) if negates else union(chars)
@@ -125,7 +125,7 @@ class _Pattern:
             self._at = found.end()
             point = int(found[1] or found[2] or found[3], 16)
             if not any(low <= point <= high for low, high in EVERY):
-                self._refuse(f"`\\{found[0]}` is no character; one beyond FFFF is `\\u{{1F600}}`")
+                self._refuse(f"`\\{found[0]}` is not a character; beyond FFFF write `\\u{{1F600}}`")
             return points(chr(point))
         char = self._pattern[self._at : self._at + 1]
         self._at += 1
@@ -149,7 +149,7 @@ class _Pattern:
         return found
 
     def _refuse_here(self) -> NoReturn:
-        self._refuse(f"`{self._pattern[self._at]}` is not supported at this place")
+        self._refuse(f"`{self._pattern[self._at]}` is not supported here")
 
     def _refuse(self, why: str) -> NoReturn:
         raise UsageError(f"`pattern` {self._pattern!r}: {why}")

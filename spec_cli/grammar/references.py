@@ -15,7 +15,7 @@ _INDEX_DIGITS = 9  # Python refuses to read thousands of them
 def resolved(root: Any, target: str, at: str) -> Any:
     """What the JSON pointer `target` leads to, from `root` on. Raises UsageError."""
     if target != "#" and not target.startswith("#/"):
-        refuse(at, f"the reference {json.dumps(target)} leads out of the schema")
+        refuse(at, f"the reference {json.dumps(target)} points outside the schema")
     found = root
     for part in target.split("/")[1:]:
         key = unquote(part).replace("~1", "/").replace("~0", "~")
@@ -24,7 +24,7 @@ def resolved(root: Any, target: str, at: str) -> Any:
         elif isinstance(found, dict) and key in found:
             found = found[key]
         else:
-            refuse(at, f"the reference {json.dumps(target)} leads nowhere")
+            refuse(at, f"the reference {json.dumps(target)} points to nothing")
     return found
 
 

@@ -259,8 +259,8 @@ MISTAKES = [
     ("pairs.mine = 1", "[pairs.mine]: must be a table", None),
     ("[pairs.mine]", "[pairs.mine]: `target` is missing", None),
     ("[pairs.mine]\ntarget = 1", "`target` is 1, but must be a string", None),
-    ("[pairs.mine]\ntarget = 'nothing'", "names `nothing`, which is no model", "write `user/"),
-    ("[pairs.mine]\ntarget='a/b'\ndraft=''", "names ``, which is no model", "write `user/"),
+    ("[pairs.mine]\ntarget = 'nothing'", "names `nothing`, which is not a model", "write `user/"),
+    ("[pairs.mine]\ntarget='a/b'\ndraft=''", "names ``, which is not a model", "write `user/"),
     ("[pairs.'m.1']\ntarget='a/b'\nnote=''", '[pairs."m.1"]: unknown key', "`notes`?"),
     ("[pairs.mine]\ntarget='a/b'\nxyzzy=''", "unknown key `xyzzy`", "known are target, draft"),
     (
