@@ -30,6 +30,8 @@ from spec_cli.grammar.pattern import pattern_to_gbnf
 from spec_cli.grammar.references import merged, resolved
 from spec_cli.grammar.rulebook import FORMATS, RuleBook, repeated, written
 
+_MAX_VISITS = 50_000  # more than a grammar that is not too long can have rules
+
 
 def schema_to_gbnf(text: str) -> str:
     """The grammar of a JSON schema. Raises UsageError, with the place in the schema."""
@@ -52,6 +54,7 @@ class _Converter:
         self._schema = schema
         self._book = RuleBook()
         self._references: dict[str, str] = {}
+        self._n_visits = 0
 
     def grammar(self) -> str:
         try:
@@ -62,6 +65,9 @@ class _Converter:
 
     def _visit(self, schema: Any, at: str) -> str:
         """What stands for `schema` in a rule: one name, or one group."""
+        self._n_visits += 1
+        if self._n_visits > _MAX_VISITS:
+            raise UsageError(f"the JSON schema expands to more than {_MAX_VISITS:,} schemas")
         if schema is True:
             return self._book.built_in("value")
         if not isinstance(schema, dict):

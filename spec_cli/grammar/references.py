@@ -34,7 +34,7 @@ def merged(root: Any, schema: Schema, at: str) -> Schema:
     Raises UsageError where they cannot be one.
     """
     found: dict[str, Any] = {}
-    for part in _parts(root, schema, at):
+    for part in _parts(root, schema, at, set()):
         for key, value in part.items():
             if key == "additionalProperties" and value is not True:
                 refuse(at, f"`{key}` is not supported beside `allOf`, or in it")
@@ -45,16 +45,22 @@ def merged(root: Any, schema: Schema, at: str) -> Schema:
     return found
 
 
-def _parts(root: Any, schema: Any, at: str) -> Iterator[Schema]:
-    """The schemas without `allOf` and `$ref` that hold together where `schema` does."""
+def _parts(root: Any, schema: Any, at: str, seen: set[int]) -> Iterator[Schema]:
+    """The schemas without `allOf` and `$ref` that hold together where `schema` does, each once.
+
+    `seen` are the identities of those that were met before: references may form a loop.
+    """
     if not isinstance(schema, dict):
         refuse(at, f"{json.dumps(schema)} in `allOf` is not supported")
+    if id(schema) in seen:
+        return
+    seen.add(id(schema))
     keys = keywords(schema, at) - {"allOf", "$ref"}
     yield {key: value for key, value in schema.items() if key in keys}
     if "$ref" in schema:
-        yield from _parts(root, resolved(root, schema["$ref"], at), at)
+        yield from _parts(root, resolved(root, schema["$ref"], at), at, seen)
     for part in schema.get("allOf", []):
-        yield from _parts(root, part, at)
+        yield from _parts(root, part, at, seen)
 
 
 def _joined(first: Any, second: Any) -> Any:

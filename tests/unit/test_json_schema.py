@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -61,7 +62,6 @@ REFUSED: list[tuple[object, str]] = [
     ({"allOf": [{"const": 1}, {"const": True}]}, "`const` differs between the parts"),
     ({"allOf": [{"minimum": 0}, {"minimum": 1}]}, "`minimum` differs between the parts"),
     ({"allOf": [{"additionalProperties": False}, {}]}, "not supported beside `allOf`, or in it"),
-    ({"$defs": {"a": {"allOf": [{"$ref": "#/$defs/a"}, {}]}}, "$ref": "#/$defs/a"}, "too deeply"),
 ]  # fmt: skip
 
 PATTERNS = [
@@ -123,6 +123,26 @@ def test_a_text_that_is_no_json_is_refused(text: str, message: str) -> None:
 def test_bounds_of_many_digits_make_a_grammar_that_can_be_used(bounds: list[int]) -> None:
     low, high = bounds
     parse_gbnf(schema_to_gbnf(json.dumps({"type": "integer", "minimum": low, "maximum": high})))
+
+
+def ladder(step: Callable[[dict[str, str]], object]) -> str:
+    """A schema of 60 steps, each made of two references to the next."""
+    steps = {f"s{n}": step({"$ref": f"#/$defs/s{n + 1}"}) for n in range(60)}
+    return json.dumps({"$ref": "#/$defs/s0", "$defs": {**steps, "s60": {"type": "integer"}}})
+
+
+def test_a_schema_that_repeats_itself_does_not_grow_without_end() -> None:
+    parse_gbnf(schema_to_gbnf(ladder(lambda below: {"allOf": [below, dict(below)]})))
+    parse_gbnf(schema_to_gbnf(ladder(lambda below: {"properties": {"a": below, "b": below}})))
+    with pytest.raises(UsageError, match="expands to more than 50,000 schemas"):
+        schema_to_gbnf(
+            ladder(lambda below: {"properties": {name: {"allOf": [below, {}]} for name in "ab"}})
+        )
+
+
+def test_a_schema_that_must_satisfy_itself_and_more_must_satisfy_more() -> None:
+    loop = {"$defs": {"a": {"allOf": [{"$ref": "#/$defs/a"}, {"const": 1}]}}, "$ref": "#/$defs/a"}
+    assert 'a ::= ( "1" )' in schema_to_gbnf(json.dumps(loop))
 
 
 WORDS = ["a", "type", "string", "integer", "object", "#", "#/$defs/a", "date", "^a$", "x-a"]
