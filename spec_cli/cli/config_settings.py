@@ -17,7 +17,7 @@ PREFIX = "SPEC_CLI_"
 _BOOLS = {"1": True, "true": True, "0": False, "false": False}
 _FILE_METAVARS = ("FILE", "DIR")
 _STANDING_FILES = ("chat-template",)  # named once for a model, and only read
-_OTHER_WORK = "it asks for something else than the usual work"
+_OTHER_WORK = "it asks for something other than the usual work"
 _FOR_ONE_RUN = {
     "estimate": _OTHER_WORK,
     "synthetic": _OTHER_WORK,
@@ -26,8 +26,8 @@ _FOR_ONE_RUN = {
 _PROJECT_PANELS = ("Models", "Drafting", "Sampling", "Output", "Machine")
 _READER = "scripts rely on what is printed"
 _USERS_OWN = {
-    "index": "whether answers are kept is for you to say",
-    "offline": "whether the network is used is for you to say",
+    "index": "only you decide whether answers are kept",
+    "offline": "only you decide whether the network is used",
     "echo": _READER,
     "json": _READER,
     "jsonl": _READER,
@@ -74,13 +74,13 @@ class Setting:
     def refusal(self, scope: Scope) -> str | None:
         """Why it cannot be set there; None where it can."""
         if self._names_file and self.key not in _STANDING_FILES:
-            return "it names a file, which is for one run"
+            return "it names a file for a single run"
         if self.key in _FOR_ONE_RUN:
             return _FOR_ONE_RUN[self.key]
         if scope is not Scope.PROJECT:
             return None
         if self._panel not in _PROJECT_PANELS:
-            return "what is asked is for you to say"
+            return "only you decide what is asked"
         return _USERS_OWN.get(self.key)
 
     @property
