@@ -290,6 +290,7 @@ MISTAKES = [
         "`file` is `../x.gguf`, but must be a path in the repository",
         None,
     ),
+    ("[files.'a/b:Q']\nfile=\"x\\u0000.gguf\"", "must be a path in the repository", None),
     (
         "[files.'a/b:Q']\nfile='/x.gguf'",
         "`file` is `/x.gguf`, but must be a path in the repository",
