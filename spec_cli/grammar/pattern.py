@@ -23,7 +23,6 @@ _CONTROLS = {"n": "\n", "r": "\r", "t": "\t", "f": "\f", "v": "\v"}
 _ANY = without(EVERY, points("\n\r\u2028\u2029"))
 _QUANTIFIER = re.compile(r"(?:([*+?])|\{([0-9]+)(?:(,)([0-9]+)?)?\})\??")
 _HEX = re.compile(r"x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|u\{([0-9a-fA-F]{1,6})\}")
-_BOUNDS = {"*": (0, None), "+": (1, None), "?": (0, 1)}
 
 
 def pattern_to_gbnf(pattern: str) -> str:
