@@ -299,19 +299,26 @@ def open_session(
     """Load a model, with the draft model that goes with it.
 
     `model` and `draft` are named as on the command line: a pair of `spec-cli models`,
-    `user/repo:QUANT`, `hf://user/repo/x.gguf` or a path; None is the default pair, and its draft;
-    `"none"` is no draft model. What is not on this machine is downloaded, unless `offline`.
+    `user/repo:QUANT`, `hf://user/repo/x.gguf` or a path; a `Path` is always that of a file. None
+    is the default pair, and its draft; `"none"` is no draft model. What is not on this machine is
+    downloaded, unless `offline`.
 
     Raises a SpecError: UsageError, ModelError, DownloadError, PairError or ResourceError. What
     the user should know besides is logged by the logger `spec_cli.api`.
     """
     report = progress or (lambda _what, _fraction: None)
     settings = SessionSettings(**_with_enums(SessionSettings, options))
-    target, draft = (None if name is None else str(name) for name in (model, draft))
-    pair = choose_pair(load_registry(), target, draft, settings.drafter)
+    pair = choose_pair(load_registry(), _spelled(model), _spelled(draft), settings.drafter)
     if "draft_tokens" not in options:
         settings = replace(settings, draft_tokens=pair.draft_tokens)
     return TextSession(_fetch(pair, report, offline=offline), settings, report)
+
+
+def _spelled(name: str | Path | None) -> str | None:
+    """A name as on the command line, where `user/repo` is no path, but `./user/repo` is."""
+    if isinstance(name, Path) and not str(name).startswith((".", "/", "~")):
+        return f"./{name}"
+    return None if name is None else str(name)
 
 
 def _parted(options: StreamOptions) -> tuple[TemplateOptions, GenerationOptions]:

@@ -169,6 +169,8 @@ def test_what_cannot_be_opened_is_a_spec_error(tiny_target: Path, home: Path) ->
         open_session(tiny_target, drafter="magic")
     with pytest.raises(DownloadError, match="`--offline`"):
         open_session("user/repo:Q8_0", offline=True)
+    with pytest.raises(ModelError, match=r"`user/repo` does not exist"):
+        open_session(Path("user/repo"), offline=True)
     foreign = write_tiny_model(home / "foreign.gguf", vocab=bpe_vocab(renamed={40: "zzz"}))
     with pytest.raises(PairError) as error:
         open_session(tiny_target, draft=foreign, **PLAIN)
