@@ -19,7 +19,7 @@ import pytest
 
 import spec_cli
 from spec_cli import Message, SpecError, TextSession, open_session
-from spec_cli.api import GenerationOptions, SessionOptions, StreamOptions
+from spec_cli.api_options import GenerationOptions, SessionOptions, StreamOptions
 from spec_cli.errors import DownloadError, ModelError, PairError, UsageError
 from spec_cli.events import FinishReason
 from spec_cli.grammar.json_schema import schema_to_gbnf
