@@ -91,7 +91,7 @@ def pip_download(requirement: str, directory: Path) -> Path:
     wheels = list(directory.glob("*.whl"))
     if done.returncode != 0 or not wheels:
         raise DownloadError(
-            f"pip cannot fetch `{requirement}` of the mirror: {_reason(done.stderr)}",
+            f"pip cannot fetch `{requirement}` from the mirror: {_reason(done.stderr)}",
             hint="check the network and pip's index settings, then run the command again",
         )
     return wheels[0]
