@@ -207,6 +207,7 @@ dest = pathlib.Path(sys.argv[sys.argv.index("--dest") + 1])
 requirement = sys.argv[2]
 if requirement.startswith("slow"):
     time.sleep(60)
+    (dest / "slow.whl").touch()
 if requirement.startswith("missing"):
     print("Looking in indexes: ...", file=sys.stderr)
     print("ERROR: No matching distribution found for " + requirement, file=sys.stderr)
