@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from huggingface_hub.errors import HfHubHTTPError
 
 _ANSWER_TIMEOUT_S = 10.0
+_WRONG_LENGTH = "it sent more or less than was asked for"
 
 
 class HubUnreachable(DownloadError):
@@ -119,6 +120,12 @@ def fetch_from_hub(slot: Slot, on_bytes: Callable[[int], None]) -> None:
             hint=f"run `hf download {slot.repo} {slot.file}`, then this command again",
         )
     url = hf_hub_url(slot.repo, slot.file, revision=slot.revision, endpoint=endpoint())
+
+    def report(n_bytes: int) -> None:
+        if n_bytes > slot.size_bytes:  # there may be no end of them
+            raise _unreachable(_WRONG_LENGTH)
+        on_bytes(n_bytes)
+
     with open_partial(slot) as partial, _explained(slot.repo):
         start = partial.seek(0, os.SEEK_END)
         if start > slot.size_bytes:
@@ -129,7 +136,7 @@ def fetch_from_hub(slot: Slot, on_bytes: Callable[[int], None]) -> None:
             resume_size=start,
             headers=build_hf_headers(),
             expected_size=slot.size_bytes,
-            tqdm_class=_bar_class(on_bytes),
+            tqdm_class=_bar_class(report),
         )
 
 
@@ -242,7 +249,7 @@ def _explained(repo: str) -> Iterator[None]:
     except OSError as error:
         if error.errno is not None:
             raise  # the disk's; without a number, it is the client's word for a wrong length
-        raise _unreachable("it sent more or less than was asked for") from error
+        raise _unreachable(_WRONG_LENGTH) from error
     finally:
         logger.setLevel(level)
 

@@ -157,6 +157,7 @@ def test_a_hub_that_sends_another_length_than_it_said_is_to_blame_and_not_the_di
     server.repos["user/toy-GGUF"]["toy-q8_0.gguf"] = sent
     with pytest.raises(DownloadError, match=r"the hub at .* it sent more or less than was asked"):
         download.fetch(plans, lambda _: None)
+    assert plans[0].slots[0].partial_path.stat().st_size <= len(CONTENT)
     server.repos["user/toy-GGUF"]["toy-q8_0.gguf"] = CONTENT
     (found,) = download.fetch(plans, lambda _: None)
     assert found.path.read_bytes() == CONTENT
