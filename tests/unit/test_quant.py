@@ -66,3 +66,9 @@ def test_split_model_has_all_its_parts() -> None:
         "q/x-00002-of-00002.gguf",
     ]
     assert split_parts("x.gguf") == ["x.gguf"]
+
+
+def test_a_name_that_promises_no_parts_is_that_of_a_whole_file() -> None:
+    names = ["x-00001-of-00000.gguf", "x-０００01-of-00002.gguf"]
+    assert model_files(names) == names
+    assert [split_parts(name) for name in names] == [[name] for name in names]
