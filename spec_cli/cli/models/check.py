@@ -81,6 +81,8 @@ def _lines(found: Compatibility, prediction: Prediction | None) -> list[str]:
 
 def _outlook(prediction: Prediction) -> list[str]:
     basis = prediction.basis
+    if not basis.k_max:
+        return [prediction.sentence]
     table = [
         ("guesses right", "speed-up", "best fixed length", ""),
         *(_row(known.forecast, _origin(known)) for known in prediction.expected),
