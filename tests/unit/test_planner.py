@@ -254,7 +254,7 @@ class Children:
             self.processes.append(start(*args, **kwargs))
             return self.processes[-1]
 
-        monkeypatch.setattr("spec_cli.exactness.subprocess.Popen", recorded)
+        monkeypatch.setattr("spec_cli.llama.apart.subprocess.Popen", recorded)
 
     def do(self, body: str) -> None:
         """Have each child run `body`, where `order` is what it was told."""
@@ -406,7 +406,7 @@ def test_a_child_that_fails_is_an_error_with_its_reason(office: Office, children
 
 def test_a_child_that_dies_in_silence_is_an_error_too(office: Office, children: Children) -> None:
     children.do("os.kill(os.getpid(), 9)")
-    with pytest.raises(ResourceError, match=r"cannot be tried: their process ended with -9$"):
+    with pytest.raises(ResourceError, match=r"cannot be tried: the process was ended by signal 9$"):
         office.planner(Exact.ON).try_kernels()
 
 
