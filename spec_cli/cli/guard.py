@@ -54,6 +54,8 @@ def exit_code_of(program: Callable[[], object]) -> int:
 
 def _exit_code(error: BaseException) -> int:
     """Tell the user about `error`; the exit code it stands for."""
+    if isinstance(error, SystemExit) and isinstance(error.__context__, BrokenPipeError):
+        error = error.__context__  # Typer and Rich make an exit with 1 of it
     if isinstance(error, SystemExit):
         if isinstance(error.code, int) or error.code is None:
             return error.code or ExitCode.OK

@@ -12,7 +12,7 @@ from spec_cli.cli.app import COMMANDS as COMMANDS_BY_NAME
 from spec_cli.cli.config_command import ConfiguredCommand
 from spec_cli.cli.late import LateCommand, Place
 from spec_cli.cli.models.group import COMMANDS as COMMANDS_OF_MODELS
-from tests.cli.conftest import GREEDY, Call, Done, SpecCli
+from tests.cli.conftest import GREEDY, Call, Done, SpecCli, finished
 from tests.cli.tiny_models import Models
 
 MODELS = ("list", "show", "pull", "rm", "path", "check", "suggest", "add", "forget")
@@ -120,8 +120,30 @@ def test_a_full_disk_is_no_crash_of_help_and_version(spec_cli: SpecCli) -> None:
         assert "Traceback" not in run.stderr and "Exception ignored" not in run.stderr
 
 
-def test_help_into_a_pipe_that_nobody_reads_is_silent(spec_cli: SpecCli) -> None:
-    assert spec_cli("run", "--help", shell='"$@" | true') == Done(0, b"", "")
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("--help",),
+        ("--version",),
+        ("--show-completion",),
+        ("run", "--help"),
+        ("models", "--help"),
+        ("models", "path", "--help"),
+        ("config",),
+        ("config", "show", "--help"),
+    ],
+    ids=" ".join,
+)
+def test_a_reader_that_leaves_ends_help_as_it_ends_a_run(
+    spec_cli: SpecCli, words: tuple[str, ...]
+) -> None:
+    process = spec_cli.start(*words)
+    assert process.stdout is not None
+    process.stdout.close()
+    process.stdout = None
+    run = finished(process)
+    assert (run.exit_code, run.stderr) == (141, "")
 
 
 def test_a_command_that_does_not_exist_gets_the_nearest_one(call: Call) -> None:
