@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from spec_cli import __version__
-from spec_cli.cli.late import Place, group_of
+from spec_cli.cli.late import Unloaded, group_of
 
 EXAMPLES = """
 Run a language model on this machine, fast, without changing a word of what it says.
@@ -20,43 +20,43 @@ Examples:
 """
 
 COMMANDS = {
-    "run": Place(
+    "run": Unloaded(
         "spec_cli.cli.run:run",
         "Answer one prompt: text on stdout, everything else on stderr.",
         takes_settings=True,
     ),
-    "chat": Place(
+    "chat": Unloaded(
         "spec_cli.cli.chat:chat",
         "Talk with a model: messages from the terminal, or one a line from a pipe.",
         takes_settings=True,
     ),
-    "pull": Place(
+    "pull": Unloaded(
         "spec_cli.cli.models.pull:pull",
         "Download a model, or both models of a pair, into the Hugging Face cache.",
     ),
-    "devices": Place(
+    "devices": Unloaded(
         "spec_cli.cli.devices:devices",
         "List the devices that a model can run on; those used by default are marked with `*`.",
     ),
-    "doctor": Place(
+    "doctor": Unloaded(
         "spec_cli.cli.doctor:doctor",
         "Print what a bug report should tell, and what to do about what is wrong here.",
     ),
-    "verify": Place(
+    "verify": Unloaded(
         "spec_cli.cli.verify:verify",
         "Check that drafting changes no token: plain and speculative texts side by side.",
         takes_settings=True,
     ),
-    "bench": Place(
+    "bench": Unloaded(
         "spec_cli.cli.bench:bench",
         "Measure plain decoding against any list of settings, and say which to use.",
         takes_settings=True,
     ),
-    "models": Place(
+    "models": Unloaded(
         "spec_cli.cli.models.group:group",
         "Models by name: list, look into, fetch, delete, pair up. Alone it lists the pairs.",
     ),
-    "config": Place(
+    "config": Unloaded(
         "spec_cli.cli.config:app",
         "Show the settings that hold, and where each of them comes from.",
     ),

@@ -10,7 +10,7 @@ import pytest
 from spec_cli import __version__
 from spec_cli.cli.app import COMMANDS as COMMANDS_BY_NAME
 from spec_cli.cli.config_command import ConfiguredCommand
-from spec_cli.cli.late import LateCommand, Place
+from spec_cli.cli.late import LateCommand, Unloaded
 from spec_cli.cli.models.group import COMMANDS as COMMANDS_OF_MODELS
 from tests.cli.conftest import GREEDY, Call, Done, SpecCli, finished
 from tests.cli.tiny_models import Models
@@ -99,10 +99,12 @@ def test_a_run_without_settings_loads_no_other_command(spec_cli: SpecCli, models
 
 
 @pytest.mark.parametrize(
-    ("name", "place"), [*COMMANDS_BY_NAME.items(), *COMMANDS_OF_MODELS.items()]
+    ("name", "unloaded"), [*COMMANDS_BY_NAME.items(), *COMMANDS_OF_MODELS.items()]
 )
-def test_a_command_is_summed_up_by_the_first_line_of_its_help(name: str, place: Place) -> None:
-    late = LateCommand(name, place)
+def test_a_command_is_summed_up_by_the_first_line_of_its_help(
+    name: str, unloaded: Unloaded
+) -> None:
+    late = LateCommand(name, unloaded)
     assert late.loaded.help is not None
     assert late.loaded.help.splitlines()[0] == late.help
     assert late.takes_settings == isinstance(late.loaded, ConfiguredCommand)

@@ -5,43 +5,43 @@ from __future__ import annotations
 import typer
 
 from spec_cli.cli.guard import guarded
-from spec_cli.cli.late import Place, group_of
+from spec_cli.cli.late import Unloaded, group_of
 from spec_cli.cli.models.options import AsJson, Files
 from spec_cli.errors import UsageError
 
 COMMANDS = {
-    "list": Place(
+    "list": Unloaded(
         "spec_cli.cli.models.listing:list_models",
         "List the pairs that are known by name; the default one is marked with `*`.",
     ),
-    "show": Place(
+    "show": Unloaded(
         "spec_cli.cli.models.show:show", "Show everything known of a pair or of a model."
     ),
-    "pull": Place(
+    "pull": Unloaded(
         "spec_cli.cli.models.pull:pull",
         "Download a model, or both models of a pair, into the Hugging Face cache.",
     ),
-    "rm": Place(
+    "rm": Unloaded(
         "spec_cli.cli.models.remove:rm",
         "Delete the cached files of a pair or model, copies of its draft, and its measurements.",
     ),
-    "path": Place(
+    "path": Unloaded(
         "spec_cli.cli.models.path:path",
         "Print the path of a model's file, of a split model the first part, and nothing else.",
     ),
-    "check": Place(
+    "check": Unloaded(
         "spec_cli.cli.models.check:check",
         "Compare a target and a draft by their headers, and predict what drafting gains here.",
     ),
-    "suggest": Place(
+    "suggest": Unloaded(
         "spec_cli.cli.models.suggest:suggest",
         "Find drafts for a target: in the cache, and those of its pairs in the registry.",
     ),
-    "add": Place(
+    "add": Unloaded(
         "spec_cli.cli.models.edit:add",
         "Give a target and its draft a name, in the models.toml of your configuration directory.",
     ),
-    "forget": Place(
+    "forget": Unloaded(
         "spec_cli.cli.models.edit:forget",
         "Take a pair out of the models.toml of your configuration directory. No file is deleted.",
     ),
