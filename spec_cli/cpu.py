@@ -12,9 +12,12 @@ _CPUINFO = Path("/proc/cpuinfo")
 
 def usable_cores(topology: Path = _TOPOLOGY, cgroup_max: Path = _CGROUP_MAX) -> int:
     """Physical cores in this process's affinity mask, at most the cgroup's quota, at least 1."""
-    n_cores = _physical_cores(_affinity(), topology)
-    quota = _quota(cgroup_max)
-    return max(1, min(n_cores, quota) if quota else n_cores)
+    return _within_quota(_physical_cores(_affinity(), topology), cgroup_max)
+
+
+def usable_cpus(cgroup_max: Path = _CGROUP_MAX) -> int:
+    """How many threads can run at once: as `usable_cores`, but each hyper-thread counts."""
+    return _within_quota(len(_affinity()), cgroup_max)
 
 
 def explain_cores(topology: Path = _TOPOLOGY, cgroup_max: Path = _CGROUP_MAX) -> str:
@@ -57,6 +60,11 @@ def _physical_cores(cpus: set[int], topology: Path) -> int:
         except OSError:
             groups.add(str(cpu))
     return len(groups)
+
+
+def _within_quota(n: int, cgroup_max: Path) -> int:
+    quota = _quota(cgroup_max)
+    return max(1, min(n, quota) if quota else n)
 
 
 def _quota(cgroup_max: Path) -> int | None:

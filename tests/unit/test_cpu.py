@@ -51,3 +51,10 @@ def test_the_number_of_cores_is_explained(topology: Path, monkeypatch: pytest.Mo
         "2: 4 physical cores under the 8 of 16 CPUs that this process may use, a cgroup quota of 2"
     )
     assert cpu.explain_cores(topology, topology / "none").endswith(", no cgroup quota")
+
+
+def test_hyper_threads_count_as_cpus_within_the_quota(topology: Path) -> None:
+    cgroup = topology / "cpu.max"
+    assert cpu.usable_cpus(cgroup) == 8
+    cgroup.write_text("250000 100000")
+    assert cpu.usable_cpus(cgroup) == 3
