@@ -159,7 +159,8 @@ class TypedTurns:
             """Clear the line; twice: leave."""
             if self._leaving:
                 event.app.exit(exception=KeyboardInterrupt, style="class:aborting")
-            event.current_buffer.reset()
+            if event.key_sequence[0].key is Keys.ControlC:
+                event.current_buffer.reset()  # a signal can be older than what is typed
             self._leaving = True
 
         return keys

@@ -168,6 +168,17 @@ def test_control_c_clears_the_line_and_leaves_the_second_time(screen: Screen) ->
     assert screen.emulator.cursor_is_visible and "Traceback" not in screen.text
 
 
+def test_an_interrupt_that_is_no_key_keeps_what_was_typed(screen: Screen) -> None:
+    """So comes a Ctrl-C that is older than the prompt; what follows it may be on the line."""
+    screen.type("typed after it")
+    screen.see("> typed after it")
+    screen.child.kill(signal.SIGINT)
+    screen.see("Ctrl-C again leaves")
+    assert any(row.startswith("> typed after it") for row in screen.emulator.window)
+    screen.child.kill(signal.SIGINT)
+    assert screen.end() == 130
+
+
 def test_messages_of_several_lines_come_by_key_by_quotes_and_by_pasting(
     screen: Screen, tmp_path: Path
 ) -> None:
