@@ -73,13 +73,14 @@ def _exit_code(error: BaseException) -> int:
     if isinstance(error, SpecError):
         show_error(error.message, error.hint)
         return error.exit_code
-    if isinstance(error, OSError) and error.filename is None and error.strerror:
-        # Files are opened, and their errors explained, where they are known: this is a stream.
-        _silence(sys.stdout)
-        show_error(f"cannot read or write: {error.strerror}", None)
+    if isinstance(error, OSError) and error.strerror:
+        if error.filename is None:
+            _silence(sys.stdout)  # it was a stream
+        where = "" if error.filename is None else f" {error.filename}"
+        show_error(f"cannot read or write{where}: {error.strerror}", None)
         return ExitCode.UNEXPECTED
     show_error(
-        f"unexpected {type(error).__name__}: {error}",
+        f"unexpected {type(error).__name__}: {error}".removesuffix(": "),
         f"set {DEBUG_VARIABLE}=1 to see where it comes from",
     )
     return ExitCode.UNEXPECTED
