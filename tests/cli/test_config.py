@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -256,3 +258,20 @@ def test_the_model_of_a_file_is_that_of_bench_and_verify_unless_one_is_given(
     for command in ("bench", "verify"):
         config(command, "other").fails(3, "`other`")
         config(command, "-m", "other").fails(3, "`other`")
+
+
+def test_a_home_that_may_not_be_searched_is_one_without_files(
+    config: Call, here: Path, models: Models, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(here, user="temp = 0.5")
+    target, stat = models.target, Path.stat
+
+    def refused(path: Path, **how: bool) -> os.stat_result:
+        if path.is_relative_to(here / "config"):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return stat(path, **how)
+
+    monkeypatch.setattr(Path, "stat", refused)
+    assert config(*GREEDY, "-q", "-n", "2", "-m", target).exit_code == 0
+    assert config("models", "path", target).stdout.decode() == f"{target}\n"
+    assert shown(config("config", "show", "--json"))["temp"] == (0.8, "default", None)
