@@ -26,10 +26,11 @@ class _Size:
     draft_tokens: str
     max_tokens: int
     n_rounds: int
+    per_kind: int | None  # prompts of each kind; None: all
 
 
-_QUICK = _Size("auto", max_tokens=64, n_rounds=1)
-_FULL = _Size("4,auto", max_tokens=128, n_rounds=2)
+_QUICK = _Size("auto", max_tokens=64, n_rounds=1, per_kind=1)
+_FULL = _Size("4,auto", max_tokens=128, n_rounds=2, per_kind=None)
 
 
 def bench(
@@ -84,7 +85,9 @@ def bench(
     drafters = vopt.comma_list("--drafter", drafter, bopt.drafter_of)
     chosen = choose_pair(load_registry(), name, draft_model, bopt.kind_to_load(drafters))
     matrix = Matrix(
-        prompts=bopt.chosen_prompts(prompts, kind, 1 if quick else per_kind),
+        prompts=bopt.chosen_prompts(
+            prompts, kind, size.per_kind if per_kind is None else per_kind
+        ),
         temps=vopt.comma_list("--temp", temp, vopt.temp_of),
         arms=make_arms(
             bopt.distinct(drafters, has_draft=chosen.draft is not None),
