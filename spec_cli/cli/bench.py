@@ -85,9 +85,7 @@ def bench(
     drafters = vopt.comma_list("--drafter", drafter, bopt.drafter_of)
     chosen = choose_pair(load_registry(), name, draft_model, bopt.kind_to_load(drafters))
     matrix = Matrix(
-        prompts=bopt.chosen_prompts(
-            prompts, kind, size.per_kind if per_kind is None else per_kind
-        ),
+        prompts=bopt.chosen_prompts(prompts, kind, size.per_kind if per_kind is None else per_kind),
         temps=vopt.comma_list("--temp", temp, vopt.temp_of),
         arms=make_arms(
             bopt.distinct(drafters, has_draft=chosen.draft is not None),
