@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -54,7 +55,12 @@ class PipedTurns:
         return text
 
     def _line(self) -> str:
-        line = self._stdin.readline()
+        try:
+            line = self._stdin.readline()
+        except OSError as error:
+            if error.errno != errno.EBADF:
+                raise
+            line = b""  # nohup leaves a stdin that is open for writing only
         if not line:
             raise EOFError
         self._n_read += 1
@@ -77,7 +83,7 @@ class TypedTurns:
     ) -> None:
         """The prompt is drawn on `screen`; `pairs` are the names of those known.
 
-        `edit` lets the user edit a text elsewhere; it may raise UsageError.
+        `edit` lets the user edit a text elsewhere; it may raise UsageError or Terminated.
         """
         self._edit = edit
         self._leaving = False
@@ -124,6 +130,8 @@ class TypedTurns:
             text = self._edit(buffer.text)
         except UsageError as error:
             show_error(error.message, error.hint)
+        except Terminated as why:
+            self._terminate(why)
         else:
             buffer.document = Document(text, len(text))
 
@@ -215,10 +223,10 @@ def open_history(path: Path) -> History:
         path.parent.mkdir(parents=True, exist_ok=True)
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
         number = os.open(path, flags, 0o600)
+        try:
+            os.fchmod(number, 0o600)
+        finally:
+            os.close(number)
     except OSError:
         return InMemoryHistory()
-    try:
-        os.fchmod(number, 0o600)
-    finally:
-        os.close(number)
     return _PrivateHistory(str(path))

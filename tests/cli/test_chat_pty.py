@@ -281,6 +281,19 @@ def test_what_is_typed_during_an_answer_waits_for_its_end(
     assert termios.tcgetattr(screen.child.child_fd)[3] & termios.ECHO
 
 
+def test_a_terminate_signal_while_the_editor_is_open_ends_the_chat_after_it(
+    spec_cli: SpecCli, args: tuple[str, ...], tmp_path: Path
+) -> None:
+    editor = tmp_path / "editor"
+    editor.write_text("#!/bin/sh\nkill -TERM $PPID\n")
+    editor.chmod(0o755)
+    screen = Screen(spec_cli, *args, env={"VISUAL": str(editor)})
+    screen.prompt()
+    screen.type("hello there", "\x18\x05")
+    assert screen.end() == 128 + signal.SIGTERM
+    assert screen.emulator.cursor_is_visible and "Traceback" not in screen.text
+
+
 def test_a_message_can_be_edited_elsewhere_and_nothing_of_that_is_among_the_answers(
     spec_cli: SpecCli, args: tuple[object, ...], tmp_path: Path
 ) -> None:
