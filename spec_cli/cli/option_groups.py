@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from spec_cli.cli import options as opt
 from spec_cli.cli import structure_options as structure_opt
+from spec_cli.cli.option_values import count, refuse_both
 from spec_cli.settings import ALL_LAYERS, DrafterKind, SessionSettings
 from spec_cli.spec.settings import Accept, SamplingSettings
 
@@ -29,14 +30,14 @@ class Drafting:
     def kind(self) -> DrafterKind:
         """The drafter. Raises UsageError where two are asked for."""
         is_named = self.drafter is not _SESSION.drafter
-        opt.require_one("--no-draft", self.no_draft, "--drafter", is_named)
+        refuse_both("--no-draft", self.no_draft, "--drafter", is_named)
         return DrafterKind.NONE if self.no_draft else self.drafter
 
     def length(self, of_pair: int | None) -> int | None:
         """The draft length; that of the pair where no other is asked for. Raises UsageError."""
         if self.draft_tokens is None:
             return of_pair
-        return opt.count("--draft-tokens", self.draft_tokens, auto=None)
+        return count("--draft-tokens", self.draft_tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,7 @@ def session_settings(
         n_ctx=machine.ctx_size,
         n_batch=machine.batch_size,
         n_threads=machine.threads,
-        n_gpu_layers=opt.count("--gpu-layers", machine.gpu_layers, auto=None, all_=ALL_LAYERS),
+        n_gpu_layers=count("--gpu-layers", machine.gpu_layers, all_=ALL_LAYERS),
         device=machine.device,
         draft_device=machine.draft_device,
         exact=drafting.exact,

@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from spec_cli.cli.completion import complete_draft, complete_pair
-from spec_cli.errors import UsageError, wrong_value
 from spec_cli.settings import DrafterKind
 from spec_cli.spec.settings import Accept, Exact
 
@@ -308,25 +307,3 @@ Verbose = Annotated[
         "--verbose", "-v", help="Show llama.cpp's log on stderr.", rich_help_panel=_MACHINE
     ),
 ]
-
-
-def count(flag: str, text: str, *, auto: int | None, all_: int | None = None) -> int | None:
-    """The number that `text` gives; `auto` and, where it has a meaning, `all` are words for one.
-
-    Raises UsageError for anything else.
-    """
-    words = {"auto": auto} if all_ is None else {"auto": auto, "all": all_}
-    if text.lower() in words:
-        return words[text.lower()]
-    try:
-        return int(text)
-    except ValueError:
-        *others, last = ["a number", *(f"`{word}`" for word in words)]
-        wanted = f"{', '.join(others)} or {last}"
-        raise wrong_value(flag, text, wanted) from None
-
-
-def require_one(flag: str, is_given: bool, other: str, other_is_given: bool) -> None:
-    """Raise UsageError when two options that exclude each other are both given."""
-    if is_given and other_is_given:
-        raise UsageError(f"{flag} and {other} exclude each other", hint="leave out one of them")
