@@ -15,7 +15,6 @@ from spec_cli.chat.settings import ChatSettings
 from spec_cli.cli.chat_template import TemplateChoice, Templates
 from spec_cli.cli.info import describe
 from spec_cli.cli.keyboard import Silent
-from spec_cli.cli.pairs import LocalPair
 from spec_cli.cli.signals import Interrupts
 from spec_cli.cli.surroundings import surroundings
 from spec_cli.encoding import EncodedPrompt, encode_chat
@@ -27,6 +26,7 @@ from spec_cli.events import (
     ReasoningDelta,
     TextDelta,
 )
+from spec_cli.pairs import LocalPair
 from spec_cli.prompt import ChatTemplate, Message, chat_tokens
 from spec_cli.render.base import Renderer
 from spec_cli.render.choose import choose_renderers

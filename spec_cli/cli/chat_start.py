@@ -18,9 +18,10 @@ from spec_cli.cli.chat_speaker import Speaker
 from spec_cli.cli.chat_talk import Begun, Speakers, Talk, Turns
 from spec_cli.cli.chat_template import TemplateChoice
 from spec_cli.cli.editor import edited
-from spec_cli.cli.pairs import LocalPair, fetch_pair
+from spec_cli.cli.pairs import fetch_pair
 from spec_cli.cli.surroundings import state_store
 from spec_cli.modelref import Pair
+from spec_cli.pairs import LocalPair
 from spec_cli.places import state_dir
 from spec_cli.registry import Registry
 from spec_cli.render.options import RenderOptions
