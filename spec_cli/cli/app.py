@@ -9,7 +9,7 @@ import typer
 from spec_cli import __version__
 from spec_cli.cli.late import Unloaded, group_of
 
-EXAMPLES = """
+HELP = """
 Run a language model on this machine, fast, without changing a word of what it says.
 
 \b
@@ -40,7 +40,7 @@ COMMANDS = {
     ),
     "doctor": Unloaded(
         "spec_cli.cli.doctor:doctor",
-        "Print what a bug report should tell, and what to do about what is wrong here.",
+        "Print what a bug report needs, and what to do about anything that is wrong here.",
     ),
     "verify": Unloaded(
         "spec_cli.cli.verify:verify",
@@ -65,7 +65,7 @@ COMMANDS = {
 app = typer.Typer(
     name="spec-cli",
     cls=group_of(COMMANDS),
-    help=EXAMPLES,
+    help=HELP,
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
@@ -89,4 +89,4 @@ def root(
         ),
     ] = False,
 ) -> None:
-    """See EXAMPLES, which `help` shows."""
+    """See HELP, which `help` shows."""

@@ -67,8 +67,8 @@ def bench(
 
     Each prompt is answered by every setting, one right after another, in random
     order, between two runs of plain decoding: the ratio of their times is the
-    speed-up. Means are over prompts, with 95 % intervals; what the machine does
-    besides shows in the plain runs, and such groups are measured again.
+    speed-up. Means are over prompts, with 95 % intervals. Whatever else the machine
+    is doing shows in the plain runs, and groups that it disturbed are measured again.
 
     Without options: 42 prompts of 7 kinds, 128 tokens, drafts of 4 tokens and
     `auto`, two rounds; an hour on a slow CPU. `--quick` takes minutes.

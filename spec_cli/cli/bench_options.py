@@ -67,7 +67,7 @@ Lengths = Annotated[
         "--draft-tokens",
         "-k",
         metavar="LIST",
-        help="Tokens to draft in a round; `auto` drafts as many as pay. Plain decoding, 0, is "
+        help="Tokens to draft in a round; `auto` drafts as many as pay off. Plain decoding, 0, is "
         "always measured.",
         show_default="4,auto",
         rich_help_panel=_DRAFTING,
@@ -78,7 +78,7 @@ Accepts = Annotated[
     typer.Option(
         "--accept",
         metavar="LIST",
-        help="Acceptance rules: `coupled`, `rejection`, `block`; one and the same at --temp 0.",
+        help="Acceptance rules: `coupled`, `rejection`, `block`; all the same at --temp 0.",
         autocompletion=complete_list(Accept),
         rich_help_panel=_DRAFTING,
     ),
@@ -122,8 +122,8 @@ Export = Annotated[
     typer.Option(
         "--export",
         metavar="FILE",
-        help="Append each finished row to FILE (JSON lines), and take from it what it has: to "
-        "go on later.",
+        help="Append each finished row to FILE (JSON lines). Rows that it has already are not "
+        "measured again.",
         rich_help_panel=_OUTPUT,
     ),
 ]
@@ -155,7 +155,7 @@ Synthetic = Annotated[
     typer.Option(
         "--synthetic",
         metavar="ACCEPTANCE",
-        help="Generate nothing: reckon what drafting could gain here if this share of the "
+        help="Generate nothing: estimate what drafting could gain here if this share of the "
         "guesses, such as 0.8, were right.",
         rich_help_panel=_OUTPUT,
     ),

@@ -48,7 +48,7 @@ def show(
     commands = configured_commands(context)
     if command not in commands:
         near = nearest(command, commands) or next(iter(commands))
-        problem = f"`{command}` is no command with settings"
+        problem = f"`{command}` is not a command with settings"
         raise UsageError(problem, hint=f"did you mean `{near}`?")
     configuration = load_configuration(commands)
     rows = []
@@ -71,7 +71,7 @@ def show(
 
 
 def path() -> None:
-    """Print the path of your own file of settings, which need not be there yet."""
+    """Print the path of your own settings file, which need not exist yet."""
     if os.environ.get(CONFIG_VARIABLE) == NO_CONFIG:
         raise UsageError(f"`{CONFIG_VARIABLE}={NO_CONFIG}` is set: no file is read")
     Stdout(detect().stdout).write(f"{user_file(os.environ)}\n")

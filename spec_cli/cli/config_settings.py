@@ -17,7 +17,7 @@ PREFIX = "SPEC_CLI_"
 _BOOLS = {"1": True, "true": True, "0": False, "false": False}
 _FILE_METAVARS = ("FILE", "DIR")
 _STANDING_FILES = ("chat-template",)  # named once for a model, and only read
-_OTHER_WORK = "it asks for something else than the usual work"
+_OTHER_WORK = "it asks for something other than the usual work"
 _FOR_ONE_RUN = {
     "estimate": _OTHER_WORK,
     "synthetic": _OTHER_WORK,
@@ -26,8 +26,8 @@ _FOR_ONE_RUN = {
 _PROJECT_PANELS = ("Models", "Drafting", "Sampling", "Output", "Machine")
 _READER = "scripts rely on what is printed"
 _USERS_OWN = {
-    "index": "whether answers are kept is for you to say",
-    "offline": "whether the network is used is for you to say",
+    "index": "whether answers are kept is for you to decide",
+    "offline": "whether the network is used is for you to decide",
     "echo": _READER,
     "json": _READER,
     "jsonl": _READER,
@@ -80,7 +80,7 @@ class Setting:
         if scope is not Scope.PROJECT:
             return None
         if self._panel not in _PROJECT_PANELS:
-            return "what is asked is for you to say"
+            return "what is asked is for you to decide"
         return _USERS_OWN.get(self.key)
 
     @property

@@ -1,4 +1,4 @@
-"""`spec-cli doctor`: all that a bug report should tell, and what to do about what is wrong."""
+"""`spec-cli doctor`: all that a bug report needs, and what to do about what is wrong."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def doctor(
     measure: Measure = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Print what a bug report should tell, and what to do about what is wrong here.
+    """Print what a bug report needs, and what to do about anything that is wrong here.
 
     Looks at versions, devices, memory, caches, and the pair; uses no network. Home directories
     and secrets are not shown. Exit code 7: the pair cannot run.

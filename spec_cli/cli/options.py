@@ -39,7 +39,8 @@ Raw = Annotated[
     bool,
     typer.Option(
         "--raw",
-        help="Continue the text as it is, with no chat template; control tokens count.",
+        help="Continue the text as it is, without a chat template. Control tokens in it take "
+        "effect.",
         rich_help_panel=_PROMPT,
     ),
 ]
@@ -103,7 +104,7 @@ Index = Annotated[
     bool,
     typer.Option(
         "--index",
-        help="Keep this answer on this machine, and draft copies of the answers kept so far.",
+        help="Keep this answer on this machine, and draft from those kept so far.",
         rich_help_panel=_DRAFTING,
     ),
 ]
@@ -119,7 +120,7 @@ DraftTokens = Annotated[
         "--draft-tokens",
         "-k",
         metavar="N|auto",
-        help="Tokens to draft in a round. `auto` drafts as many as pays, or none.",
+        help="Tokens to draft in a round. `auto` drafts as many as pay off, or none.",
         show_default="the pair's, or auto",
         rich_help_panel=_DRAFTING,
     ),
@@ -155,7 +156,9 @@ TopK = Annotated[
 TopP = Annotated[
     float,
     typer.Option(
-        "--top-p", help="Keep the likeliest tokens up to this sum.", rich_help_panel=_SAMPLING
+        "--top-p",
+        help="Keep the likeliest tokens, up to this sum of probabilities.",
+        rich_help_panel=_SAMPLING,
     ),
 ]
 MinP = Annotated[
@@ -185,7 +188,9 @@ PresencePenalty = Annotated[
 FrequencyPenalty = Annotated[
     float,
     typer.Option(
-        "--frequency-penalty", help="Penalise tokens by how often.", rich_help_panel=_SAMPLING
+        "--frequency-penalty",
+        help="Penalise tokens by how often they occurred.",
+        rich_help_panel=_SAMPLING,
     ),
 ]
 Seed = Annotated[
@@ -224,7 +229,7 @@ Json = Annotated[
 ]
 JsonLines = Annotated[
     bool,
-    typer.Option("--jsonl", help="One JSON event a line on stdout.", rich_help_panel=_OUTPUT),
+    typer.Option("--jsonl", help="One JSON event per line on stdout.", rich_help_panel=_OUTPUT),
 ]
 ShowOrigin = Annotated[
     bool,

@@ -98,7 +98,7 @@ def logit_bias(pairs: Sequence[str]) -> tuple[tuple[int, float], ...]:
                 "--logit-bias",
                 pair,
                 "a token id, a sign and a number",
-                hint="as `--logit-bias 151645-inf` or `--logit-bias 15043+1.5`",
+                hint="for example `--logit-bias 151645-inf` or `--logit-bias 15043+1.5`",
             )
         token = int(match[1])
         found[token] = found.get(token, 0.0) + float(match[2] + match[3])

@@ -63,7 +63,7 @@ HideReasoning = Annotated[
 Echo = Annotated[
     bool,
     typer.Option(
-        "--echo", help="Show the prompt, as the model got it, first.", rich_help_panel=_OUTPUT
+        "--echo", help="First show the prompt as the model got it.", rich_help_panel=_OUTPUT
     ),
 ]
 OutputPath = Annotated[
@@ -72,8 +72,8 @@ OutputPath = Annotated[
         "--output",
         "-o",
         metavar="FILE",
-        help="Write what goes to stdout to FILE, whole or not at all; `-` is stdout. Of `--input`, "
-        "each result is added as it comes, and a FILE that has some is continued.",
+        help="Write to FILE instead of stdout, whole or not at all; `-` is stdout. With `--input`, "
+        "each result is appended as it comes, and a FILE that has some already is continued.",
         rich_help_panel=_OUTPUT,
     ),
 ]

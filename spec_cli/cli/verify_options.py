@@ -61,7 +61,7 @@ Lengths = Annotated[
         "--draft-tokens",
         "-k",
         metavar="LIST",
-        help="Tokens to draft in a round; `auto` drafts as many as pay.",
+        help="Tokens to draft in a round; `auto` drafts as many as pay off.",
         show_default="4",
         rich_help_panel=_DRAFTING,
     ),
@@ -94,7 +94,7 @@ Save = Annotated[
     typer.Option(
         "--save",
         metavar="FILE",
-        help="Keep what is finished in FILE, and take from it what it has: to go on later.",
+        help="Keep what is finished in FILE. What it has already is not done again.",
         rich_help_panel=_OUTPUT,
     ),
 ]

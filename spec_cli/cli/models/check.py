@@ -34,7 +34,7 @@ def check(
 ) -> None:
     """Compare a target and a draft by their headers, and predict what drafting gains here.
 
-    Without DRAFT: the pair's own. Of a file that is not here its first megabytes are read from
+    Without DRAFT: the pair's own. Of a file that is not here, the first megabytes are read from
     the hub. Exit code 5 when the two do not fit.
 
     \b

@@ -37,7 +37,7 @@ def add(
             "-k",
             metavar="N",
             help=f"Always draft N tokens with this pair, 1 to {MAX_DRAFT_TOKENS}.",
-            show_default="as many as pay",
+            show_default="as many as pay off",
         ),
     ] = None,
     notes: Annotated[

@@ -16,7 +16,8 @@ from spec_cli.terminal import detect
 def path(
     name: Name,
     draft: Annotated[
-        bool, typer.Option("--draft", help="Of the pair's draft model, not of its target.")
+        bool,
+        typer.Option("--draft", help="That of the pair's draft model instead."),
     ] = False,
 ) -> None:
     """Print the path of a model's file, of a split model the first part, and nothing else.

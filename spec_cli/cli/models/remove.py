@@ -29,9 +29,9 @@ def rm(
 ) -> None:
     """Delete the cached files of a pair or model, copies of its draft, and its measurements.
 
-    What interrupted downloads left of them goes, too. A file that another cached pair needs stays,
-    unless the model itself is named. Entries of models.toml stay, too: `spec-cli models forget`
-    removes those.
+    The remains of their interrupted downloads go, too. A file that another cached pair needs stays,
+    unless the model itself is named. Entries of models.toml stay: `spec-cli models forget` removes
+    those.
     """
     terminal, registry = detect(), load_registry()
     pair = registry.pair(name)
