@@ -107,7 +107,10 @@ class TypedTurns:
         while True:
             try:
                 with at_termination(self._terminate):
-                    return self._session.prompt(_PROMPT, default=draft)
+                    text = self._session.prompt(_PROMPT, default=draft)
+                if self._ended_by is not None:  # it came together with Enter
+                    raise self._ended_by
+                return text
             except KeyboardInterrupt:
                 if self._leaving:
                     raise

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 from prompt_toolkit import PromptSession
 
 from spec_cli.cli.chat_input import TypedTurns
+from spec_cli.cli.signals import Terminated
 
 
 @pytest.fixture
@@ -34,6 +37,26 @@ def test_one_interrupt_before_the_prompt_listens_does_not_end_the_chat(
 ) -> None:
     prompts(monkeypatch, iter([None, "one", None, "two"]))
     assert [turns.read(""), turns.read("")] == ["one", "two"]
+
+
+def test_a_terminate_signal_that_comes_together_with_enter_ends_the_chat(
+    turns: TypedTurns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Loop:
+        """Of a prompt that is answered: what is called soon is not called any more."""
+
+        def call_soon_threadsafe(self, _act: object) -> None:
+            pass
+
+    def prompt(self: PromptSession[str], message: str, *, default: str) -> str:
+        with monkeypatch.context() as patch:
+            patch.setattr(self.app, "loop", Loop())
+            os.kill(os.getpid(), signal.SIGTERM)
+        return "never said"
+
+    monkeypatch.setattr(PromptSession, "prompt", prompt)
+    with pytest.raises(Terminated):
+        turns.read("")
 
 
 def test_two_of_them_do(turns: TypedTurns, monkeypatch: pytest.MonkeyPatch) -> None:
