@@ -11,7 +11,7 @@ from typing import TextIO, TypeVar
 
 import typer
 
-from spec_cli.cli.log import inert, redacted
+from spec_cli.cli.log import escaped, redacted
 from spec_cli.cli.signals import Terminated
 from spec_cli.errors import Cancelled, ExitCode, SpecError
 from spec_cli.render.stdout import discard
@@ -95,7 +95,7 @@ def _write(text: str) -> None:
     if sys.stderr is None:
         return
     try:
-        sys.stderr.write(inert(redacted(text)))
+        sys.stderr.write(escaped(redacted(text)))
         sys.stderr.flush()
     except OSError:
         _silence(sys.stderr)  # nobody can be told; the exit code remains
