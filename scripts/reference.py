@@ -40,8 +40,8 @@ def table(document: str, heading: str) -> list[list[str]]:
 
 def _introduction() -> str:
     return (
-        "`-h, --help` explains each command. Options may stand before and after arguments; behind "
-        "`--` everything is an argument. Defaults can be changed: see "
+        "Every command explains itself with `-h` or `--help`. Options may come before or after "
+        "arguments; after `--`, everything is an argument. Defaults can be changed: see "
         "[configuration.md](configuration.md).\n\n"
         "`python scripts/reference.py` writes this page and the man page from the program."
     )

@@ -1,4 +1,4 @@
-"""Run a language model locally, fast, without changing a word of what it says."""
+"""Run a language model locally, faster, without changing a word of what it says."""
 
 import logging
 from typing import TYPE_CHECKING, Any

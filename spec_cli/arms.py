@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from spec_cli.constraining import Constraining
+from spec_cli.draft_side import DraftSide
 from spec_cli.drafters.chain import ChainDrafter
 from spec_cli.drafters.copies import TextCopies
 from spec_cli.drafters.none import NoDrafter
-from spec_cli.drafting import DraftSide
 from spec_cli.learned import GREEDY_RULE, LearnedAcceptance
 from spec_cli.settings import DrafterKind, GenerationSettings
 from spec_cli.spec.acceptance import make_rule

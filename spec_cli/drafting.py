@@ -1,98 +1,102 @@
-"""The draft model of a pair: which file of it, whether it can win, and ready to guess."""
+"""Who drafts beside a target, and where nobody does, why."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from pathlib import Path
 
-from spec_cli.draft_copy import worth_it
-from spec_cli.drafters.model import DraftModel
-from spec_cli.gguf import Header
-from spec_cli.llama.context import LlamaContext
-from spec_cli.llama.model import LlamaModel
+from spec_cli.draft_side import DraftSide
+from spec_cli.drafters.model import N_ROWS
+from spec_cli.errors import UsageError
+from spec_cli.events import Notice
+from spec_cli.llama.memory import N_SNAPSHOTS
 from spec_cli.llama.native import ContextSettings
-from spec_cli.loader import Environment, Loader
-from spec_cli.pairing import PairReport
-from spec_cli.spec.costs import CostTable, PassTimes
-from spec_cli.spec.interfaces import AcceptanceRule
-from spec_cli.spec.meter import MeteredModel, PassMeter
-from spec_cli.spec.survival import Survival
+from spec_cli.loader import Environment
+from spec_cli.settings import DrafterKind, SessionSettings
+from spec_cli.spec.costs import CostTable
+from spec_cli.spec.counts import counted
+from spec_cli.spec.exactness import Rollback
+from spec_cli.target_side import TargetSide
 
 
-class DraftSide:
-    """Owns what belongs to the draft model. `off` says why it does not draft, if it does not.
+class Drafting:
+    """Settles who drafts beside a loaded target.
 
-    The model is loaded for drafting at most once, and only where it is known that it can win.
-    `path` is the file that drafts: the one that was asked for, or a faster copy of it.
+    `off` says why nothing is drafted, where that is known before the first token. `costs` is what
+    passes and guesses take, once it is settled. `draft` is the draft model's side, where a draft
+    model was named and may be used.
     """
 
     def __init__(
-        self, header: Header, pair: PairReport, loader: Loader, environment: Environment
+        self,
+        kind: DrafterKind,
+        draft: DraftSide | None,
+        settings: SessionSettings,
+        environment: Environment,
     ) -> None:
-        self.header = header
-        self.pair = pair
-        self.path = header.path
+        self.kind, self.draft = kind, draft
         self.off: str | None = None
-        self.meter: PassMeter | None = None
-        self.context: LlamaContext | None = None
-        self._loader, self._env = loader, environment
-        self._model: LlamaModel | None = None
-        self._times: PassTimes | None = None
+        self.costs: CostTable | None = None
+        self._settings, self._env = settings, environment
 
     @property
-    def is_copy(self) -> bool:
-        """Whether a faster copy drafts in place of the file that was asked for."""
-        return self.path != self.header.path
+    def name(self) -> str:
+        """Who drafts: `chain`, `model`, `ngram` or `none`."""
+        if self.off:
+            return str(DrafterKind.NONE)
+        if self.kind is DrafterKind.CHAIN and self.draft is not None and self.draft.off:
+            return str(DrafterKind.NGRAM)
+        return str(self.kind)
 
-    @property
-    def token_s(self) -> float:
-        """Seconds of one guess; 0 where the model does not draft."""
-        return self.meter.seconds(1, 0) if self.meter else 0.0
-
-    def prepare(
-        self, target: PassTimes, settings: ContextSettings, *, k_max: int, only_to_win: bool
-    ) -> None:
-        """Make a context as `settings` ask, if the model can fill it, or say in `off` why not.
-
-        `only_to_win`: where even `k_max` perfect guesses lose against `target`'s times, the
-        model does not draft. Raises ModelError, ResourceError or Cancelled.
-        """
-        self.context, self.off = None, None
-        times = self._times = self._times or self._choose(target, k_max)
-        if times is None:
-            self.off = "the draft's memory is recurrent, and does not go back to what it was"
-        elif only_to_win:
-            self.off = CostTable(target, times(1)).verdict(k_max)
-        if times is None or self.off:
+    def limit(self, target: TargetSide, k_max: int) -> None:
+        """Say where the model, or the widths allowed, limit what can be drafted."""
+        asked = self._settings.draft_tokens
+        if self.kind is DrafterKind.NONE:
             return
-        model = self._model = self._model or self._loader.draft(self.path)
-        n_ctx = min(settings.n_ctx, model.n_ctx_train)
-        n_sequences = 2 if model.is_recurrent else 1  # to go back to the start of a round
-        self.context = self._loader.context(
-            model, replace(settings, n_ctx=n_ctx, n_sequences=n_sequences)
-        )
-        self.meter = self.meter or PassMeter(times)
+        if reason := target.never_drafts:
+            self.off = reason
+        elif target.plan.max_width is not None and asked is not None and asked > k_max:
+            if target.plan.rollback is Rollback.SNAPSHOTS and k_max == N_SNAPSHOTS:
+                why, hint = "the target's recurrent memory takes back no more", None
+            else:
+                why, hint = "wider passes may give other bits", "use `--exact off` for longer ones"
+            self._env.notify(Notice(f"drafts are cut to {counted(k_max, 'token')}: {why}", hint))
 
-    def source(self, rule: AcceptanceRule, survival: Survival) -> DraftModel:
-        """The model as a source of guesses for one generation."""
-        assert self._model and self.context and self.meter
-        metered = MeteredModel(self.context, self.meter, self._env.clock)
-        return DraftModel(
-            metered,
-            rule,
-            survival,
-            n_shared=self.pair.n_shared,
-            is_recurrent=self._model.is_recurrent,
-        )
+    def settle(self, target: TargetSide, n_ctx: int, *, k_max: int, n_threads: int) -> None:
+        """Prepare the draft model where there is one, and say why nothing is drafted, if so.
 
-    def _choose(self, target: PassTimes, k_max: int) -> PassTimes | None:
-        """The pass times of the file that is to draft, now `path`; None: it cannot."""
-        original = self._loader.draft_times(self.path)
-        if original is None or (copy := self._loader.copy_of(self.header)) is None:
-            return original
-        times = self._loader.draft_times(copy)
-        if times and worth_it(
-            target, original_token_s=original(1), copy_token_s=times(1), k_max=k_max
-        ):
-            self.path = copy
-            return times
-        return original
+        Raises ModelError, ResourceError or Cancelled.
+        """
+        if self.kind is DrafterKind.NONE or target.never_drafts:
+            return
+        times = target.plan.padded_times()
+        is_free = self._settings.draft_tokens is None
+        if self.draft is not None:
+            context = ContextSettings(
+                n_ctx=n_ctx,
+                n_threads=n_threads,
+                n_batch=self._settings.n_batch,
+                n_rows=min(N_ROWS, self._settings.n_batch),
+            )
+            self.draft.prepare(times, context, k_max=k_max, only_to_win=is_free)
+            if self.draft.off and self.kind is DrafterKind.CHAIN:
+                self._env.notify(Notice(f"the draft model does not draft: {self.draft.off}"))
+        self.costs = CostTable(times, self.draft.token_s if self.draft else 0.0)
+        if self.kind is DrafterKind.MODEL and self.draft is not None:
+            self.off = self.draft.off
+        elif is_free:
+            self.off = CostTable(times, 0.0).verdict(k_max)
+
+
+def drafter_kind(asked: DrafterKind, draft: Path | None) -> DrafterKind:
+    """The kind that `asked` stands for with that draft model, if any.
+
+    Raises UsageError where it needs one, and there is none.
+    """
+    if asked.needs_model and draft is None:
+        raise UsageError(
+            f"`--drafter {asked}` needs a draft model",
+            hint="name one with `--draft-model`, or use `--drafter ngram`",
+        )
+    if asked is DrafterKind.AUTO:
+        return DrafterKind.CHAIN if draft is not None else DrafterKind.NGRAM
+    return asked

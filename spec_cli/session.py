@@ -7,27 +7,23 @@ stored cost table whether drafting can win on this machine at all.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
 
 from spec_cli import __version__
 from spec_cli.arms import Arm, Arms
 from spec_cli.constraining import Constraining, cut_notice
-from spec_cli.drafters.model import N_ROWS
-from spec_cli.drafting import DraftSide
+from spec_cli.draft_side import DraftSide
+from spec_cli.drafting import Drafting, drafter_kind
 from spec_cli.earlier import EarlierAnswers
 from spec_cli.engine import Decoder
-from spec_cli.errors import UsageError
 from spec_cli.events import DraftingOff, Event, Finished, FinishReason, Notice
 from spec_cli.fitting import first_context
 from spec_cli.gguf import Header, read_header
 from spec_cli.learned import LearnedAcceptance
 from spec_cli.llama.context import LlamaContext
 from spec_cli.llama.devices import Device
-from spec_cli.llama.memory import N_SNAPSHOTS
 from spec_cli.llama.model import LlamaModel
-from spec_cli.llama.native import ContextSettings
 from spec_cli.loader import Environment, Loader
 from spec_cli.logprobs import TokenScorer
 from spec_cli.pairing import check_pair
@@ -38,11 +34,9 @@ from spec_cli.settings import (
     SessionSettings,
 )
 from spec_cli.spec.costs import CostTable
-from spec_cli.spec.counts import counted
-from spec_cli.spec.exactness import ExactnessPlan, Rollback
+from spec_cli.spec.exactness import ExactnessPlan
 from spec_cli.spec.interfaces import AcceptanceRule, LanguageModel
 from spec_cli.spec.shapes import ParallelPlan
-from spec_cli.state import file_fingerprint
 from spec_cli.target_side import TargetSide
 from spec_cli.text import NO_OPENING, Opening, Output
 
@@ -75,13 +69,12 @@ class Session:
         """
         self.settings, self._env = settings, environment
         self.target_header = read_header(target)
-        self.kind = _drafter_kind(settings.drafter, draft)
+        self.kind = drafter_kind(settings.drafter, draft)
         self._loader = Loader(settings, environment)
         self._draft: DraftSide | None = None
         if draft is not None and self.kind.needs_model:
             self._draft = self._draft_side(read_header(draft))
-        self.drafting_off: str | None = None
-        self.costs: CostTable | None = None
+        self._drafting = Drafting(self.kind, self._draft, settings, environment)
         self._fit(first_context(settings, self.target_header))
         try:
             self._target = TargetSide(self.target_header, settings, self._loader, environment)
@@ -99,7 +92,7 @@ class Session:
         if settings.index:
             self._earlier = EarlierAnswers(self.target_header.vocab, state=environment.state)
             self._arms.earlier = self._earlier.load()
-        self._limit_drafts()
+        self._drafting.limit(self._target, self.k_max)
 
     def __enter__(self) -> Self:
         return self
@@ -116,6 +109,21 @@ class Session:
     def draft_header(self) -> Header | None:
         """That of the draft model, where one was asked for."""
         return self._draft.header if self._draft else None
+
+    @property
+    def drafter_name(self) -> str:
+        """Who drafts: `chain`, `model`, `ngram` or `none`."""
+        return self._drafting.name
+
+    @property
+    def drafting_off(self) -> str | None:
+        """Why nothing is drafted, where that is known before the first token."""
+        return self._drafting.off
+
+    @property
+    def costs(self) -> CostTable | None:
+        """What passes and guesses take; None before `prepare`, and where nothing ever drafts."""
+        return self._drafting.costs
 
     @property
     def draft_copy(self) -> str | None:
@@ -186,16 +194,10 @@ class Session:
     def bindings(self) -> dict[str, dict[str, Any]]:
         """What the states of `contexts` depend on besides the tokens."""
         run = {"program": __version__, "n_batch": self.settings.n_batch}
-        target = self._loader.facts(self._loader.fitter.target) | {
-            "target": file_fingerprint(self.target_header.path),
-            "kernels": asdict(self.plan.kernels),
-        }
-        if self._draft is None:
-            return {TARGET: run | target}
-        draft = self._loader.facts(self._loader.fitter.draft) | {
-            "draft model": file_fingerprint(self._draft.path)
-        }
-        return {TARGET: run | target, DRAFT: run | draft}
+        bindings = {TARGET: run | self._target.binding()}
+        if self._draft is not None:
+            bindings[DRAFT] = run | self._draft.binding()
+        return bindings
 
     def prepare(self, n_prompt: int, max_tokens: int | None) -> None:
         """Make contexts that hold the prompt and its answer, and settle who drafts.
@@ -209,8 +211,11 @@ class Session:
         self._fit(n_ctx)
         self._loader.close_contexts()
         self._target.make_context(n_ctx)
-        if self.kind is not DrafterKind.NONE and not self._target.never_drafts:
-            self._settle_drafting(n_ctx)
+        self._drafting.settle(self._target, n_ctx, k_max=self.k_max, n_threads=self.n_threads)
+        if self._draft is not None and self._env.learns and not self._target.never_drafts:
+            self._arms.learned = LearnedAcceptance(
+                self.target_header.path, self._draft.path, state=self._env.state
+            )
 
     def room(self, n_prompt: int, max_tokens: int | None) -> int:
         """How many tokens may follow a prompt in a context that is made for it alone."""
@@ -326,62 +331,14 @@ class Session:
         """The cost table's time of a plain step, in seconds."""
         return self.costs.target(1) if self.costs else None
 
-    @property
-    def drafter_name(self) -> str:
-        """Who drafts: `chain`, `model`, `ngram` or `none`."""
-        if self.drafting_off:
-            return str(DrafterKind.NONE)
-        if self.kind is DrafterKind.CHAIN and self._draft is not None and self._draft.off:
-            return str(DrafterKind.NGRAM)
-        return str(self.kind)
-
     def _draft_side(self, header: Header) -> DraftSide:
         pair = check_pair(self.target_header, header)
         for notice in pair.notes:
             self._env.notify(notice)
         return DraftSide(header, pair, self._loader, self._env)
 
-    def _limit_drafts(self) -> None:
-        """Say where the model, or the widths allowed, limit what can be drafted."""
-        asked = self.settings.draft_tokens
-        if self.kind is DrafterKind.NONE:
-            return
-        if reason := self._target.never_drafts:
-            self.drafting_off = reason
-        elif self.plan.max_width is not None and asked is not None and asked > self.k_max:
-            tokens = counted(self.k_max, "token")
-            if self.plan.rollback is Rollback.SNAPSHOTS and self.k_max == N_SNAPSHOTS:
-                why, hint = "the target's recurrent memory takes back no more", None
-            else:
-                why, hint = "wider passes may give other bits", "use `--exact off` for longer ones"
-            self._env.notify(Notice(f"drafts are cut to {tokens}: {why}", hint))
-
     def _fit(self, n_ctx: int) -> None:
         self._loader.fitter.fit(self.target_header, self.draft_header, n_ctx)
-
-    def _settle_drafting(self, n_ctx: int) -> None:
-        """Prepare the draft model where there is one, and say why nothing is drafted, if so."""
-        times, k_max = self.plan.padded_times(), self.k_max
-        is_free = self.settings.draft_tokens is None
-        if self._draft is not None:
-            context = ContextSettings(
-                n_ctx=n_ctx,
-                n_threads=self.n_threads,
-                n_batch=self.settings.n_batch,
-                n_rows=min(N_ROWS, self.settings.n_batch),
-            )
-            self._draft.prepare(times, context, k_max=k_max, only_to_win=is_free)
-            if self._draft.off and self.kind is DrafterKind.CHAIN:
-                self._env.notify(Notice(f"the draft model does not draft: {self._draft.off}"))
-            if self._env.learns:
-                self._arms.learned = LearnedAcceptance(
-                    self.target_header.path, self._draft.path, state=self._env.state
-                )
-        self.costs = CostTable(times, self._draft.token_s if self._draft else 0.0)
-        if self.kind is DrafterKind.MODEL and self._draft is not None:
-            self.drafting_off = self._draft.off
-        elif is_free:
-            self.drafting_off = CostTable(times, 0.0).verdict(k_max)
 
     def forget(self) -> None:
         """Start the next generation with what a new session knows: nothing."""
@@ -393,14 +350,3 @@ class Session:
         for model in (self._target.language_model, self.draft):
             if model is not None:
                 model.keep(())
-
-
-def _drafter_kind(asked: DrafterKind, draft: Path | None) -> DrafterKind:
-    if asked.needs_model and draft is None:
-        raise UsageError(
-            f"`--drafter {asked}` needs a draft model",
-            hint="name one with `--draft-model`, or use `--drafter ngram`",
-        )
-    if asked is DrafterKind.AUTO:
-        return DrafterKind.CHAIN if draft is not None else DrafterKind.NGRAM
-    return asked

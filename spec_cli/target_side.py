@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
+from typing import Any
 
 from spec_cli.errors import UsageError
 from spec_cli.events import Notice
@@ -20,6 +21,7 @@ from spec_cli.spec.interfaces import LanguageModel
 from spec_cli.spec.meter import MeteredModel, PassMeter
 from spec_cli.spec.padding import PaddedModel
 from spec_cli.spec.settings import MAX_ROWS
+from spec_cli.state import file_fingerprint
 
 _CONTENDED = 1.6  # times what was measured
 _WORTH_SAYING_S = 0.01  # a plain step; shorter ones are disturbed by anything
@@ -57,6 +59,13 @@ class TargetSide:
         if self.plan.max_width == 1:
             return "no wider pass gives the bits of a plain step here"
         return None
+
+    def binding(self) -> dict[str, Any]:
+        """What the state of a context depends on besides its tokens."""
+        return self._loader.facts(self._loader.fitter.target) | {
+            "target": file_fingerprint(self.header.path),
+            "kernels": asdict(self.plan.kernels),
+        }
 
     @property
     def has_learned_positions(self) -> bool:

@@ -10,7 +10,9 @@ from spec_cli import __version__
 from spec_cli.cli.late import Unloaded, group_of
 
 HELP = """
-Run a language model on this machine, fast, without changing a word of what it says.
+Run a language model on this machine, faster, without changing a word of what it says.
+
+A small draft model guesses the next tokens; the model you asked for checks them all in one pass.
 
 \b
 Examples:
@@ -27,7 +29,7 @@ COMMANDS = {
     ),
     "chat": Unloaded(
         "spec_cli.cli.chat:chat",
-        "Talk with a model: messages from the terminal, or one a line from a pipe.",
+        "Chat with a model, on a terminal or line by line from a pipe.",
         takes_settings=True,
     ),
     "pull": Unloaded(
@@ -36,29 +38,29 @@ COMMANDS = {
     ),
     "devices": Unloaded(
         "spec_cli.cli.devices:devices",
-        "List the devices that a model can run on; those used by default are marked with `*`.",
+        "List the devices that a model can run on; `*` marks those used by default.",
     ),
     "doctor": Unloaded(
         "spec_cli.cli.doctor:doctor",
-        "Print what a bug report needs, and what to do about anything that is wrong here.",
+        "Check this machine and a pair, and say what to do about problems.",
     ),
     "verify": Unloaded(
         "spec_cli.cli.verify:verify",
-        "Check that drafting changes no token: plain and speculative texts side by side.",
+        "Check that drafting changes no token, by comparing plain and speculative texts.",
         takes_settings=True,
     ),
     "bench": Unloaded(
         "spec_cli.cli.bench:bench",
-        "Measure plain decoding against any list of settings, and say which to use.",
+        "Measure drafting against plain decoding, and say which settings to use.",
         takes_settings=True,
     ),
     "models": Unloaded(
         "spec_cli.cli.models.group:group",
-        "Models by name: list, look into, fetch, delete, pair up. Alone it lists the pairs.",
+        "List, inspect, download, delete and pair up models. Alone, it lists the pairs.",
     ),
     "config": Unloaded(
         "spec_cli.cli.config:app",
-        "Show the settings that hold, and where each of them comes from.",
+        "Show the settings in effect, and where each comes from.",
     ),
 }
 

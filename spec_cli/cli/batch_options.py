@@ -22,7 +22,7 @@ Input = Annotated[
     typer.Option(
         "--input",
         metavar="FILE",
-        help='Answer each line of FILE: JSON with `"prompt"` or `"messages"`. `-` is stdin.',
+        help='Answer each line of FILE, JSON with `"prompt"` or `"messages"`; `-` means stdin.',
         rich_help_panel=_BATCH,
     ),
 ]
@@ -31,7 +31,7 @@ Parallel = Annotated[
     typer.Option(
         "--parallel",
         metavar="N",
-        help="Answer N lines at a time, in passes that they share.",
+        help="Answer N lines at a time, in shared passes.",
         rich_help_panel=_BATCH,
     ),
 ]

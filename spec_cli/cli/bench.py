@@ -63,12 +63,12 @@ def bench(
     gpu_layers: opt.GpuLayers = "auto",
     device: opt.Device = None,
 ) -> None:
-    """Measure plain decoding against any list of settings, and say which to use.
+    """Measure drafting against plain decoding, and say which settings to use.
 
-    Each prompt is answered by every setting, one right after another, in random
-    order, between two runs of plain decoding: the ratio of their times is the
-    speed-up. Means are over prompts, with 95 % intervals. Whatever else the machine
-    is doing shows in the plain runs, and groups that it disturbed are measured again.
+    Each prompt is answered with every setting, in random order, between two
+    runs of plain decoding; the ratio of their times is the speed-up. Means are
+    over prompts, with 95 % intervals. Where the two plain runs disagree, the
+    machine was busy, and the group is measured again.
 
     Without options: 42 prompts of 7 kinds, 128 tokens, drafts of 4 tokens and
     `auto`, two rounds; an hour on a slow CPU. `--quick` takes minutes.

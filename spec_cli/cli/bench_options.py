@@ -27,7 +27,7 @@ Prompts = Annotated[
     typer.Option(
         "--prompts",
         metavar="FILE",
-        help='Prompts to use, JSON lines with `"prompt"`; of a `.txt` file each line is one.',
+        help='Read prompts from FILE: JSON lines with `"prompt"`, or a `.txt` with one per line.',
         show_default="built-in ones",
         rich_help_panel=_PROMPT,
     ),
@@ -37,7 +37,7 @@ Kinds = Annotated[
     typer.Option(
         "--kind",
         metavar="LIST",
-        help="Only prompts of these kinds, such as `code,prose`.",
+        help="Use only prompts of these kinds, such as `code,prose`.",
         show_default="all",
         rich_help_panel=_PROMPT,
     ),
@@ -47,7 +47,7 @@ PerKind = Annotated[
     typer.Option(
         "--per-kind",
         metavar="N",
-        help="Only the first N prompts of each kind.",
+        help="Use only the first N prompts of each kind.",
         rich_help_panel=_PROMPT,
     ),
 ]
@@ -56,7 +56,7 @@ Drafters = Annotated[
     typer.Option(
         "--drafter",
         metavar="LIST",
-        help="Who drafts: `auto` (as in `run`), `chain`, `model` or `ngram`.",
+        help="Where guesses come from: `auto` (as in `run`), `chain`, `model` or `ngram`.",
         autocompletion=complete_list(_DRAFTERS),
         rich_help_panel=_DRAFTING,
     ),
@@ -67,7 +67,7 @@ Lengths = Annotated[
         "--draft-tokens",
         "-k",
         metavar="LIST",
-        help="Tokens to draft in a round; `auto` drafts as many as pay off. Plain decoding, 0, is "
+        help="Tokens to draft per round; `auto` drafts as many as pay off. Plain decoding (0) is "
         "always measured.",
         show_default="4,auto",
         rich_help_panel=_DRAFTING,
@@ -112,8 +112,8 @@ Quick = Annotated[
     bool,
     typer.Option(
         "--quick",
-        help="A first impression: the first prompt of each kind, -k auto, -n 64, one round. "
-        "Other options still count.",
+        help="Take a first look: the first prompt of each kind, -k auto, -n 64, one round. "
+        "Other options still apply.",
         rich_help_panel=_OUTPUT,
     ),
 ]
@@ -122,8 +122,8 @@ Export = Annotated[
     typer.Option(
         "--export",
         metavar="FILE",
-        help="Append each finished row to FILE (JSON lines). Rows that it has already are not "
-        "measured again.",
+        help="Append each finished row to FILE (JSON lines); a later run with FILE continues "
+        "where this stopped.",
         rich_help_panel=_OUTPUT,
     ),
 ]
@@ -132,21 +132,24 @@ Compare = Annotated[
     typer.Option(
         "--compare",
         metavar="OLD",
-        help="Compare with an earlier measurement, a file that --export wrote.",
+        help="Compare with an earlier measurement, in a file that `--export` wrote.",
         rich_help_panel=_OUTPUT,
     ),
 ]
 Plot = Annotated[
     Path | None,
     typer.Option(
-        "--plot", metavar="FILE", help="Draw the result, as .svg or .png.", rich_help_panel=_OUTPUT
+        "--plot",
+        metavar="FILE",
+        help="Draw the results to FILE, an .svg or .png.",
+        rich_help_panel=_OUTPUT,
     ),
 ]
 Form = Annotated[
     Format,
     typer.Option(
         "--format",
-        help="How to print. `csv`, `jsonl` and `sql` list every run with its whole configuration.",
+        help="Output format. `csv`, `jsonl` and `sql` list every run with its full configuration.",
         rich_help_panel=_OUTPUT,
     ),
 ]
@@ -155,7 +158,7 @@ Synthetic = Annotated[
     typer.Option(
         "--synthetic",
         metavar="ACCEPTANCE",
-        help="Generate nothing: estimate what drafting could gain here if this share of the "
+        help="Generate nothing; compute what drafting could gain here if this share of the "
         "guesses, such as 0.8, were right.",
         rich_help_panel=_OUTPUT,
     ),

@@ -53,7 +53,7 @@ def chat(
     machine: Machine,
     verbose: opt.Verbose = False,
 ) -> None:
-    """Talk with a model: messages from the terminal, or one a line from a pipe.
+    """Chat with a model, on a terminal or line by line from a pipe.
 
     \b
     Examples:

@@ -248,21 +248,29 @@ def _dumped(talk: Talk) -> str:
 
 
 _TABLE = (
-    Command("help", "", Takes.NOTHING, "This list.", show_help),
+    Command("help", "", Takes.NOTHING, "Show this list.", show_help),
     Command("clear", "", Takes.NOTHING, "Forget what was said; settings stay.", clear),
-    Command("retry", "", Takes.NOTHING, "Answer the last message once more.", retry),
+    Command("retry", "", Takes.NOTHING, "Answer the last message again.", retry),
     Command("edit", "", Takes.NOTHING, "Change the last message in $EDITOR.", edit),
     Command(
-        "system", "[TEXT]", Takes.TEXT, "Show, set or (`none`) remove the system message.", system
+        "system",
+        "[TEXT]",
+        Takes.TEXT,
+        "Show, set or (with `none`) remove the system message.",
+        system,
     ),
     Command("set", "[NAME [VALUE]]", Takes.SETTING, "Show or change settings.", set_),
-    Command("save", "FILE", Takes.FILE, "Save the conversation in a new file.", save),
-    Command("save!", "FILE", Takes.FILE, "Save it, replacing the file.", save_over),
-    Command("load", "FILE", Takes.FILE, "Go on with a saved conversation.", load),
-    Command("stats", "", Takes.NOTHING, "All figures of the last answer.", stats),
-    Command("read", "[FILE]", Takes.FILE, "Put a file before the next message, or none.", read),
-    Command("pair", "[TARGET [DRAFT]]", Takes.PAIR, "Show what runs, or change it.", pair),
-    Command("compact", "[N]", Takes.TEXT, "Drop the N oldest turns, or up to half.", compact),
+    Command("save", "FILE", Takes.FILE, "Save the conversation to a new file.", save),
+    Command("save!", "FILE", Takes.FILE, "Save it, replacing the file if it exists.", save_over),
+    Command("load", "FILE", Takes.FILE, "Continue a saved conversation.", load),
+    Command("stats", "", Takes.NOTHING, "Show all figures of the last answer.", stats),
+    Command(
+        "read", "[FILE]", Takes.FILE, "Put a file before the next message, or take it back.", read
+    ),
+    Command("pair", "[TARGET [DRAFT]]", Takes.PAIR, "Show which models run, or load others.", pair),
+    Command(
+        "compact", "[N]", Takes.TEXT, "Drop the N oldest turns, or free half the context.", compact
+    ),
     Command("exit", "", Takes.NOTHING, "Leave, as Ctrl-D does.", leave),
 )
 COMMANDS = {command.name: command for command in _TABLE}

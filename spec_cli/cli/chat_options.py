@@ -10,7 +10,7 @@ Message = Annotated[
     str | None,
     typer.Argument(
         metavar="MESSAGE",
-        help="The first message, or a command; more come from the terminal or the pipe.",
+        help="The first message or command; more come from the terminal or a pipe.",
         show_default=False,
     ),
 ]
@@ -18,7 +18,7 @@ DropOldest = Annotated[
     bool,
     typer.Option(
         "--drop-oldest",
-        help="Drop the oldest turns where the context has no more room, instead of refusing.",
+        help="When the context is full, drop the oldest turns instead of refusing a message.",
         rich_help_panel="Prompt",
     ),
 ]

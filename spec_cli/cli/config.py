@@ -26,7 +26,7 @@ _DEFAULT = "default"
 app = typer.Typer(
     cls=Group,
     no_args_is_help=True,
-    help="Show the settings that hold, and where each of them comes from.",
+    help="Show the settings in effect, and where each comes from.",
 )
 
 
@@ -37,7 +37,7 @@ def show(
     ] = "run",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Show each setting of a command, its value and where that comes from.
+    """Show each setting of a command, its value, and where the value comes from.
 
     \b
     Examples:
@@ -71,7 +71,7 @@ def show(
 
 
 def path() -> None:
-    """Print the path of your own settings file, which need not exist yet."""
+    """Print the path of your settings file, which need not exist yet."""
     if os.environ.get(CONFIG_VARIABLE) == NO_CONFIG:
         raise UsageError(f"`{CONFIG_VARIABLE}={NO_CONFIG}` is set: no file is read")
     Stdout(detect().stdout).write(f"{user_file(os.environ)}\n")

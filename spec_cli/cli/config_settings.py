@@ -26,8 +26,8 @@ _FOR_ONE_RUN = {
 _PROJECT_PANELS = ("Models", "Drafting", "Sampling", "Output", "Machine")
 _READER = "scripts rely on what is printed"
 _USERS_OWN = {
-    "index": "whether answers are kept is for you to decide",
-    "offline": "whether the network is used is for you to decide",
+    "index": "only you decide whether answers are kept",
+    "offline": "only you decide whether the network is used",
     "echo": _READER,
     "json": _READER,
     "jsonl": _READER,
@@ -74,13 +74,13 @@ class Setting:
     def refusal(self, scope: Scope) -> str | None:
         """Why it cannot be set there; None where it can."""
         if self._names_file and self.key not in _STANDING_FILES:
-            return "it names a file, which is for one run"
+            return "it names a file for a single run"
         if self.key in _FOR_ONE_RUN:
             return _FOR_ONE_RUN[self.key]
         if scope is not Scope.PROJECT:
             return None
         if self._panel not in _PROJECT_PANELS:
-            return "what is asked is for you to decide"
+            return "only you decide what is asked"
         return _USERS_OWN.get(self.key)
 
     @property

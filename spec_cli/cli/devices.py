@@ -25,7 +25,7 @@ _HEADINGS = ("", "device", "kind", "free", "total", "description")
 def devices(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """List the devices that a model can run on; those used by default are marked with `*`."""
+    """List the devices that a model can run on; `*` marks those used by default."""
     stdout = Stdout(detect().stdout)
     found, host = list_devices(), host_memory()
     hint = missing_gpu(found)

@@ -12,7 +12,7 @@ Color = Annotated[
     ColorMode,
     typer.Option(
         "--color",
-        help="When to use colour. `auto`: on terminals, as `NO_COLOR` and `FORCE_COLOR` have it.",
+        help="When to use colour. `auto`: on terminals, unless `NO_COLOR` or `FORCE_COLOR` is set.",
         rich_help_panel="Output",
     ),
 ]

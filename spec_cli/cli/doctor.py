@@ -49,7 +49,8 @@ from spec_cli.spec.counts import counted
 from spec_cli.terminal import Terminal, detect
 
 Measure = Annotated[
-    bool, typer.Option("--measure", help="Load the pair and measure what is not known yet.")
+    bool,
+    typer.Option("--measure", help="Load the pair, and measure what has not been measured yet."),
 ]
 
 
@@ -59,10 +60,11 @@ def doctor(
     measure: Measure = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Print what a bug report needs, and what to do about anything that is wrong here.
+    """Check this machine and a pair, and say what to do about problems.
 
-    Looks at versions, devices, memory, caches, and the pair; uses no network. Home directories
-    and secrets are not shown. Exit code 7: the pair cannot run.
+    Looks at versions, devices, memory, caches, and the pair; uses no network. The output belongs
+    in a bug report: it shows no home directories or secrets. Exit code 7 means that the pair
+    cannot run.
     """
     terminal, environ = detect(), dict(os.environ)  # before llama.cpp sets some of its own
     settings = SessionSettings()

@@ -17,7 +17,7 @@ Prompt = Annotated[
     str | None,
     typer.Argument(
         metavar="PROMPT",
-        help="What to ask. Text on stdin, or from `--file`, goes before it.",
+        help="What to ask; text from stdin or `--file` goes before it.",
         show_default=False,
     ),
 ]
@@ -27,7 +27,7 @@ File = Annotated[
         "--file",
         "-f",
         metavar="FILE",
-        help="Read text from FILE instead of stdin; `-` is stdin.",
+        help="Read text from FILE instead of stdin; `-` means stdin.",
         rich_help_panel=_PROMPT,
     ),
 ]
@@ -39,8 +39,7 @@ Raw = Annotated[
     bool,
     typer.Option(
         "--raw",
-        help="Continue the text as it is, without a chat template. Control tokens in it take "
-        "effect.",
+        help="Continue the text as it is, without the chat template; control tokens in it count.",
         rich_help_panel=_PROMPT,
     ),
 ]
@@ -49,7 +48,7 @@ ChatTemplate = Annotated[
     typer.Option(
         "--chat-template",
         metavar="FILE",
-        help="Jinja chat template to use instead of the model's own.",
+        help="Use the Jinja chat template in FILE instead of the model's own.",
         rich_help_panel=_PROMPT,
     ),
 ]
@@ -59,7 +58,8 @@ Model = Annotated[
         "--model",
         "-m",
         metavar="NAME",
-        help="A pair of `spec-cli models`, `user/repo:QUANT`, `hf://user/repo/x.gguf`, or a path.",
+        help="A pair from `spec-cli models`, `user/repo:QUANT`, `hf://user/repo/x.gguf`, or a "
+        "path.",
         show_default="the default pair",
         autocompletion=complete_pair,
         rich_help_panel=_MODEL,
@@ -71,7 +71,7 @@ DraftModel = Annotated[
         "--draft-model",
         "-d",
         metavar="NAME",
-        help="The draft model, named in the same ways; `none` for no draft model.",
+        help="The draft model, named the same way; `none` for no draft model.",
         show_default="the pair's",
         autocompletion=complete_draft,
         rich_help_panel=_MODEL,
@@ -80,15 +80,17 @@ DraftModel = Annotated[
 Offline = Annotated[
     bool,
     typer.Option(
-        "--offline", help="Use no network: models come from the cache.", rich_help_panel=_MODEL
+        "--offline",
+        help="Do not use the network; use only models that are already here.",
+        rich_help_panel=_MODEL,
     ),
 ]
 Drafter = Annotated[
     DrafterKind,
     typer.Option(
         "--drafter",
-        help="Who proposes tokens: the draft model, copies of earlier text (`ngram`), or both "
-        "(`chain`). `auto`: both, or copies where there is no draft model.",
+        help="Where guesses come from: the draft model (`model`), copies of earlier text "
+        "(`ngram`), or both (`chain`). `auto`: both, or only copies without a draft model.",
         rich_help_panel=_DRAFTING,
     ),
 ]
@@ -96,7 +98,7 @@ DraftOriginal = Annotated[
     bool,
     typer.Option(
         "--draft-original",
-        help="Draft with the draft model's own file, not with a faster Q4_0 copy of it.",
+        help="Draft with the draft model's own file instead of a faster Q4_0 copy of it.",
         rich_help_panel=_DRAFTING,
     ),
 ]
@@ -104,14 +106,16 @@ Index = Annotated[
     bool,
     typer.Option(
         "--index",
-        help="Keep this answer on this machine, and draft from those kept so far.",
+        help="Keep this answer on this machine, and copy guesses from answers kept earlier.",
         rich_help_panel=_DRAFTING,
     ),
 ]
 NoDraft = Annotated[
     bool,
     typer.Option(
-        "--no-draft", help="Plain decoding; same as `--drafter none`.", rich_help_panel=_DRAFTING
+        "--no-draft",
+        help="Decode plainly, without drafting; same as `--drafter none`.",
+        rich_help_panel=_DRAFTING,
     ),
 ]
 DraftTokens = Annotated[
@@ -120,7 +124,7 @@ DraftTokens = Annotated[
         "--draft-tokens",
         "-k",
         metavar="N|auto",
-        help="Tokens to draft in a round. `auto` drafts as many as pay off, or none.",
+        help="Tokens to draft per round. `auto` drafts as many as pay off, or none.",
         show_default="the pair's, or auto",
         rich_help_panel=_DRAFTING,
     ),
@@ -129,8 +133,8 @@ AcceptRule = Annotated[
     Accept,
     typer.Option(
         "--accept",
-        help="How drafts are accepted. `coupled` keeps the seed's text; `rejection` and `block` "
-        "keep its distribution only.",
+        help="How guesses are accepted. `coupled` gives the text of plain decoding for the same "
+        "seed; `rejection` and `block` only its distribution.",
         rich_help_panel=_DRAFTING,
     ),
 ]
@@ -138,8 +142,8 @@ ExactMode = Annotated[
     Exact,
     typer.Option(
         "--exact",
-        help="Give drafted and plain text the same bits: `auto` where it costs under 3 % of the "
-        "speed, `on` always, `off` never.",
+        help="Compute the same bits with and without drafting: `auto` where that costs at most "
+        "3 % of the speed, `on` always, `off` never.",
         rich_help_panel=_DRAFTING,
     ),
 ]
@@ -151,13 +155,15 @@ Temp = Annotated[
 ]
 TopK = Annotated[
     int,
-    typer.Option("--top-k", help="Keep the N likeliest tokens; 0: all.", rich_help_panel=_SAMPLING),
+    typer.Option(
+        "--top-k", help="Keep the N likeliest tokens; 0 keeps all.", rich_help_panel=_SAMPLING
+    ),
 ]
 TopP = Annotated[
     float,
     typer.Option(
         "--top-p",
-        help="Keep the likeliest tokens, up to this sum of probabilities.",
+        help="Keep the likeliest tokens until their probabilities add up to this.",
         rich_help_panel=_SAMPLING,
     ),
 ]
@@ -165,31 +171,37 @@ MinP = Annotated[
     float,
     typer.Option(
         "--min-p",
-        help="Drop tokens less likely than this share of the likeliest.",
+        help="Drop tokens less likely than this fraction of the likeliest one.",
         rich_help_panel=_SAMPLING,
     ),
 ]
 RepeatPenalty = Annotated[
     float,
-    typer.Option("--repeat-penalty", help="Penalise repeats; 1: off.", rich_help_panel=_SAMPLING),
+    typer.Option(
+        "--repeat-penalty", help="Penalise repeated tokens; 1 is off.", rich_help_panel=_SAMPLING
+    ),
 ]
 RepeatLastN = Annotated[
     int,
     typer.Option(
-        "--repeat-last-n", help="Tokens that the penalties look at.", rich_help_panel=_SAMPLING
+        "--repeat-last-n",
+        help="How many of the last tokens the penalties look at.",
+        rich_help_panel=_SAMPLING,
     ),
 ]
 PresencePenalty = Annotated[
     float,
     typer.Option(
-        "--presence-penalty", help="Penalise tokens that occurred.", rich_help_panel=_SAMPLING
+        "--presence-penalty",
+        help="Penalise tokens that have occurred; 0 is off.",
+        rich_help_panel=_SAMPLING,
     ),
 ]
 FrequencyPenalty = Annotated[
     float,
     typer.Option(
         "--frequency-penalty",
-        help="Penalise tokens by how often they occurred.",
+        help="Penalise tokens by how often they have occurred; 0 is off.",
         rich_help_panel=_SAMPLING,
     ),
 ]
@@ -197,7 +209,7 @@ Seed = Annotated[
     int | None,
     typer.Option(
         "--seed",
-        help="Seed of the sampling; the same seed gives the same text.",
+        help="Seed for sampling; the same seed gives the same text.",
         show_default="random, reported",
         rich_help_panel=_SAMPLING,
     ),
@@ -215,21 +227,29 @@ MaxTokens = Annotated[
 Stop = Annotated[
     list[str] | None,
     typer.Option(
-        "--stop", metavar="TEXT", help="Stop before TEXT; repeatable.", rich_help_panel=_OUTPUT
+        "--stop",
+        metavar="TEXT",
+        help="Stop just before TEXT; repeatable.",
+        rich_help_panel=_OUTPUT,
     ),
 ]
 Quiet = Annotated[
     bool,
     typer.Option(
-        "--quiet", "-q", help="Nothing on stderr but warnings and errors.", rich_help_panel=_OUTPUT
+        "--quiet",
+        "-q",
+        help="Print nothing on stderr but warnings and errors.",
+        rich_help_panel=_OUTPUT,
     ),
 ]
 Json = Annotated[
-    bool, typer.Option("--json", help="One JSON object on stdout.", rich_help_panel=_OUTPUT)
+    bool, typer.Option("--json", help="Print one JSON object on stdout.", rich_help_panel=_OUTPUT)
 ]
 JsonLines = Annotated[
     bool,
-    typer.Option("--jsonl", help="One JSON event per line on stdout.", rich_help_panel=_OUTPUT),
+    typer.Option(
+        "--jsonl", help="Print JSON events on stdout, one per line.", rich_help_panel=_OUTPUT
+    ),
 ]
 ShowOrigin = Annotated[
     bool,
@@ -239,13 +259,15 @@ ShowOrigin = Annotated[
         rich_help_panel=_OUTPUT,
     ),
 ]
-NoTui = Annotated[bool, typer.Option("--no-tui", help="No live panel.", rich_help_panel=_OUTPUT)]
+NoTui = Annotated[
+    bool, typer.Option("--no-tui", help="Show no live panel.", rich_help_panel=_OUTPUT)
+]
 CtxSize = Annotated[
     int | None,
     typer.Option(
         "--ctx-size",
         "-c",
-        help="Size of the context in tokens.",
+        help="Context size in tokens.",
         show_default="as needed",
         rich_help_panel=_MACHINE,
     ),
@@ -265,7 +287,7 @@ GpuLayers = Annotated[
     typer.Option(
         "--gpu-layers",
         metavar="N|all|auto",
-        help="Layers on the GPU. `auto`: as many as fit, when there is one.",
+        help="Layers to put on the GPU. `auto`: as many as fit, if there is one.",
         rich_help_panel=_MACHINE,
     ),
 ]
@@ -274,7 +296,7 @@ Device = Annotated[
     typer.Option(
         "--device",
         metavar="NAME",
-        help="Device to run on, e.g. `CUDA0`, `cpu`.",
+        help="Device to run on, such as `CUDA0` or `cpu`.",
         show_default="every GPU",
         rich_help_panel=_MACHINE,
     ),
@@ -294,7 +316,7 @@ BatchSize = Annotated[
     typer.Option(
         "--batch-size",
         "-b",
-        help="Tokens evaluated at once, of the prompt and of a draft.",
+        help="Evaluate at most N tokens at once, of the prompt or of a draft.",
         rich_help_panel=_MACHINE,
     ),
 ]
@@ -302,7 +324,7 @@ Estimate = Annotated[
     bool,
     typer.Option(
         "--estimate",
-        help="Print how much memory the pair takes, and whether it fits; fetch and load nothing.",
+        help="Print how much memory the pair needs and whether it fits, without loading it.",
         rich_help_panel=_MACHINE,
     ),
 ]

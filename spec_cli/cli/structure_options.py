@@ -23,7 +23,7 @@ Grammar = Annotated[
     typer.Option(
         "--grammar",
         metavar="GBNF",
-        help="The answer follows this grammar, in llama.cpp's GBNF.",
+        help="Make the answer follow this grammar, in llama.cpp's GBNF.",
         rich_help_panel=_STRUCTURE,
     ),
 ]
@@ -32,7 +32,7 @@ GrammarFile = Annotated[
     typer.Option(
         "--grammar-file",
         metavar="FILE",
-        help="The answer follows the GBNF grammar in FILE.",
+        help="Make the answer follow the GBNF grammar in FILE.",
         rich_help_panel=_STRUCTURE,
     ),
 ]
@@ -41,7 +41,7 @@ JsonSchema = Annotated[
     typer.Option(
         "--json-schema",
         metavar="FILE|JSON",
-        help='The answer is JSON that satisfies this schema; `{"type":"object"}` is any object.',
+        help='Make the answer JSON that satisfies this schema; `{"type":"object"}`: any object.',
         rich_help_panel=_STRUCTURE,
     ),
 ]
@@ -58,7 +58,7 @@ IgnoreEos = Annotated[
     bool,
     typer.Option(
         "--ignore-eos",
-        help="The model may not end its answer; `-n` or the context does.",
+        help="Do not let the model end its answer; `-n`, `--stop` or a full context does.",
         rich_help_panel=_SAMPLING,
     ),
 ]
@@ -67,8 +67,8 @@ Logprobs = Annotated[
     typer.Option(
         "--logprobs",
         metavar="N",
-        help=f"With `--json` or `--jsonl`: the log-probability of each token, and of the N "
-        f"likeliest ones, 0 to {MAX_LOGPROBS}.",
+        help=f"With `--json` or `--jsonl`: report the log-probability of each token, and of the "
+        f"N likeliest in its place (0 to {MAX_LOGPROBS}).",
         rich_help_panel=_OUTPUT,
     ),
 ]

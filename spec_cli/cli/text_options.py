@@ -21,7 +21,7 @@ SystemFile = Annotated[
     typer.Option(
         "--system-file",
         metavar="FILE",
-        help="System prompt from FILE.",
+        help="Read the system prompt from FILE.",
         rich_help_panel=_PROMPT,
     ),
 ]
@@ -30,7 +30,7 @@ Prefill = Annotated[
     typer.Option(
         "--prefill",
         metavar="TEXT",
-        help="Begin the answer with TEXT; the model goes on from there.",
+        help="Begin the answer with TEXT; the model continues from there.",
         rich_help_panel=_PROMPT,
     ),
 ]
@@ -39,7 +39,7 @@ TemplateVar = Annotated[
     typer.Option(
         "--template-var",
         metavar="NAME=VALUE",
-        help="Set a variable of the chat template, JSON or text; repeatable.",
+        help="Set a variable of the chat template to VALUE, JSON or text; repeatable.",
         rich_help_panel=_PROMPT,
     ),
 ]
@@ -47,7 +47,7 @@ Think = Annotated[
     bool | None,
     typer.Option(
         "--think/--no-think",
-        help="Let the model think before it answers, or not, where its template has a switch.",
+        help="Make the model think before it answers, or not, if its template has a switch.",
         show_default="the template's",
         rich_help_panel=_PROMPT,
     ),
@@ -63,7 +63,7 @@ HideReasoning = Annotated[
 Echo = Annotated[
     bool,
     typer.Option(
-        "--echo", help="First show the prompt as the model got it.", rich_help_panel=_OUTPUT
+        "--echo", help="Print the prompt first, as the model got it.", rich_help_panel=_OUTPUT
     ),
 ]
 OutputPath = Annotated[
@@ -72,8 +72,8 @@ OutputPath = Annotated[
         "--output",
         "-o",
         metavar="FILE",
-        help="Write to FILE instead of stdout, whole or not at all; `-` is stdout. With `--input`, "
-        "each result is appended as it comes, and a FILE that has some already is continued.",
+        help="Write to FILE instead of stdout, whole or not at all; `-` means stdout. With "
+        "`--input`, results are appended as they come, and a FILE that has some is continued.",
         rich_help_panel=_OUTPUT,
     ),
 ]
@@ -82,7 +82,7 @@ TracePath = Annotated[
     typer.Option(
         "--trace",
         metavar="FILE",
-        help="Write every round to FILE, as lines of JSON.",
+        help="Write every round to FILE as a line of JSON.",
         rich_help_panel=_OUTPUT,
     ),
 ]
@@ -91,7 +91,7 @@ PromptCache = Annotated[
     typer.Option(
         "--prompt-cache",
         metavar="FILE",
-        help="Keep in FILE what the models made of the prompt; go on from it in later runs.",
+        help="Keep the evaluated prompt in FILE, for later runs that begin the same way.",
         rich_help_panel=_PROMPT,
     ),
 ]

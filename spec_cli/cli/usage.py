@@ -33,6 +33,10 @@ class Command(TyperCommand):
             raise line.extra_arguments(extra)
         return extra
 
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Its options and arguments."""
+        return _without_types_of_flags(super().get_params(ctx))
+
 
 class Group(TyperGroup):
     """A group of commands that raises UsageError for a command line that it cannot read."""
@@ -41,6 +45,10 @@ class Group(TyperGroup):
         """Read the options before the command into the parameters of `ctx`."""
         with _Line(ctx, (*args,)).explained():
             return super().parse_args(ctx, args)
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The options before the command."""
+        return _without_types_of_flags(super().get_params(ctx))
 
     def invoke(self, ctx: Any) -> Any:
         """Call the command."""
@@ -55,6 +63,14 @@ class Group(TyperGroup):
             hint = f"did you mean `{near}`?" if near else _see_help(ctx, "commands")
             raise UsageError(f"unknown command `{_short(name)}`", hint=hint)
         return super().resolve_command(ctx, args)
+
+
+def _without_types_of_flags(params: list[Any]) -> list[Any]:
+    """`params`; a flag takes no value, but Typer's help shows it as a `<bool>`."""
+    for option in params:
+        if getattr(option, "is_flag", False):
+            option.metavar = ""
+    return params
 
 
 @dataclass(frozen=True, slots=True)

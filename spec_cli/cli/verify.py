@@ -56,16 +56,16 @@ def verify(
     gpu_layers: opt.GpuLayers = "auto",
     device: opt.Device = None,
 ) -> None:
-    """Check that drafting changes no token: plain and speculative texts side by side.
+    """Check that drafting changes no token, by comparing plain and speculative texts.
 
     Each prompt is answered by plain decoding, then with each drafter and
-    draft length; token ids, text and end must be equal, and a difference is
-    traced to its cause. The acceptance rules are checked on rows of the two
-    models. Exit code 7: a difference that rounding does not explain, or in
-    bit-exact mode, any.
+    draft length. Token ids, text and ending must be equal; a difference is
+    traced to its cause. The acceptance rules are tested on logits of the two
+    models. Exit code 7 means a difference that rounding does not explain, or
+    any difference in bit-exact mode.
 
     Without options: 5 prompts, temperatures 0 and 0.8, 32 tokens, drafts of
-    4 tokens by all drafters; a few minutes on a slow CPU.
+    4 tokens from every drafter; a few minutes on a slow CPU.
 
     \b
     Examples:

@@ -19,7 +19,8 @@ PairName = Annotated[
     str | None,
     typer.Argument(
         metavar="PAIR",
-        help="A pair of `spec-cli models`, `user/repo:QUANT`, `hf://user/repo/x.gguf`, or a path.",
+        help="A pair from `spec-cli models`, `user/repo:QUANT`, `hf://user/repo/x.gguf`, or a "
+        "path.",
         show_default="the default pair",
         autocompletion=complete_pair,
     ),
@@ -29,7 +30,7 @@ Prompts = Annotated[
     typer.Option(
         "--prompts",
         metavar="FILE",
-        help='Prompts to use, JSON lines with `"prompt"`; of a `.txt` file each line is one.',
+        help='Read prompts from FILE: JSON lines with `"prompt"`, or a `.txt` with one per line.',
         show_default="5 of 20 built-in ones",
         rich_help_panel=_PROMPT,
     ),
@@ -38,8 +39,8 @@ Full = Annotated[
     bool,
     typer.Option(
         "--full",
-        help="The whole matrix, hours on a slow CPU: 20 prompts, -n 256, -k 1,3,7,auto, "
-        "--temp 0,0.8,1.2. Other options still count.",
+        help="Compare the whole matrix: 20 prompts, -n 256, -k 1,3,7,auto, --temp 0,0.8,1.2. "
+        "Takes hours on a slow CPU. Other options still apply.",
         rich_help_panel=_OUTPUT,
     ),
 ]
@@ -48,8 +49,8 @@ Drafters = Annotated[
     typer.Option(
         "--drafter",
         metavar="LIST",
-        help="Who drafts: `model`, `ngram`, `chain` (both), or `random` (the plain text with "
-        "errors thrown in).",
+        help="Where guesses come from: `model`, `ngram`, `chain` (both), or `random` (the plain "
+        "text with errors mixed in).",
         show_default="all",
         autocompletion=complete_list(ArmDrafter),
         rich_help_panel=_DRAFTING,
@@ -61,7 +62,7 @@ Lengths = Annotated[
         "--draft-tokens",
         "-k",
         metavar="LIST",
-        help="Tokens to draft in a round; `auto` drafts as many as pay off.",
+        help="Tokens to draft per round; `auto` drafts as many as pay off.",
         show_default="4",
         rich_help_panel=_DRAFTING,
     ),
@@ -77,7 +78,7 @@ Temps = Annotated[
     ),
 ]
 Seed = Annotated[
-    int, typer.Option("--seed", help="Seed of everything random.", rich_help_panel=_SAMPLING)
+    int, typer.Option("--seed", help="Seed for everything random.", rich_help_panel=_SAMPLING)
 ]
 MaxTokens = Annotated[
     int | None,
@@ -94,7 +95,7 @@ Save = Annotated[
     typer.Option(
         "--save",
         metavar="FILE",
-        help="Keep what is finished in FILE. What it has already is not done again.",
+        help="Save each comparison in FILE; a later run with FILE continues where this stopped.",
         rich_help_panel=_OUTPUT,
     ),
 ]

@@ -44,6 +44,13 @@ def test_help_is_on_stdout(call: Call, command: tuple[str, ...], flag: str) -> N
     assert b"\x1b" not in run.stdout
 
 
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_a_flag_is_not_shown_as_one_that_takes_a_value(
+    call: Call, command: tuple[str, ...]
+) -> None:
+    assert b"bool" not in call(*command, "--help").stdout
+
+
 def test_no_arguments_are_answered_with_help(call: Call) -> None:
     assert b"Examples:" in call().stdout
 

@@ -24,18 +24,16 @@ from spec_cli.terminal import detect
 
 SCHEMA = "spec-cli/model-check/1"
 
-Offline = Annotated[
-    bool, typer.Option("--offline", help="Do not read headers of files that are not here.")
-]
+Offline = Annotated[bool, typer.Option("--offline", help="Do not read headers from the hub.")]
 
 
 def check(
     target: Target, draft: Draft = None, offline: Offline = False, as_json: AsJson = False
 ) -> None:
-    """Compare a target and a draft by their headers, and predict what drafting gains here.
+    """Check whether a draft fits a target, and predict what drafting would gain here.
 
-    Without DRAFT: the pair's own. Of a file that is not here, the first megabytes are read from
-    the hub. Exit code 5 when the two do not fit.
+    Only headers are read; for a file that is not on this machine, its first megabytes are read
+    from the hub. Without DRAFT, the pair's own draft is checked. Exit code 5: they do not fit.
 
     \b
     Examples:

@@ -26,7 +26,7 @@ _NAME = re.compile(r"\w[\w.+-]*")
 
 def add(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="What to call the pair: letters, digits, `.+-_`.")
+        str, typer.Argument(metavar="NAME", help="The name of the pair: letters, digits, `.+-_`.")
     ],
     target: Target,
     draft: Draft = None,
@@ -41,13 +41,16 @@ def add(
         ),
     ] = None,
     notes: Annotated[
-        str | None, typer.Option("--notes", metavar="TEXT", help="What to remember about it.")
+        str | None,
+        typer.Option("--notes", metavar="TEXT", help="A note that `spec-cli models` shows."),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a pair of that name.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace an existing pair of that name.")
+    ] = False,
 ) -> None:
     """Give a target and its draft a name, in the models.toml of your configuration directory.
 
-    Where both files are here, it is checked first that they fit.
+    If both files are on this machine, it first checks that they fit.
 
     \b
     Example:
@@ -87,7 +90,7 @@ def forget(
         ),
     ],
 ) -> None:
-    """Take a pair out of the models.toml of your configuration directory. No file is deleted."""
+    """Remove a pair from the models.toml of your configuration directory; delete no files."""
     path = user_registry_path()
     layers = [read_registry_file(found) for found in registry_paths()]
     own = next((layer.pairs for layer in layers if layer.path == path), {})

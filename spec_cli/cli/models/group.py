@@ -12,10 +12,10 @@ from spec_cli.errors import UsageError
 COMMANDS = {
     "list": Unloaded(
         "spec_cli.cli.models.listing:list_models",
-        "List the pairs that are known by name; the default one is marked with `*`.",
+        "List the pairs known by name; `*` marks the default.",
     ),
     "show": Unloaded(
-        "spec_cli.cli.models.show:show", "Show everything known of a pair or of a model."
+        "spec_cli.cli.models.show:show", "Show everything known about a pair or a model."
     ),
     "pull": Unloaded(
         "spec_cli.cli.models.pull:pull",
@@ -23,19 +23,19 @@ COMMANDS = {
     ),
     "rm": Unloaded(
         "spec_cli.cli.models.remove:rm",
-        "Delete the cached files of a pair or model, copies of its draft, and its measurements.",
+        "Delete a pair or model: its cached files, copies of its draft, and its measurements.",
     ),
     "path": Unloaded(
         "spec_cli.cli.models.path:path",
-        "Print the path of a model's file, of a split model the first part, and nothing else.",
+        "Print the path of a model's file and nothing else; of a split model, the first part.",
     ),
     "check": Unloaded(
         "spec_cli.cli.models.check:check",
-        "Compare a target and a draft by their headers, and predict what drafting gains here.",
+        "Check whether a draft fits a target, and predict what drafting would gain here.",
     ),
     "suggest": Unloaded(
         "spec_cli.cli.models.suggest:suggest",
-        "Find drafts for a target: in the cache, and those of its pairs in the registry.",
+        "Find drafts for a target, in the cache and among the pairs known by name.",
     ),
     "add": Unloaded(
         "spec_cli.cli.models.edit:add",
@@ -43,7 +43,7 @@ COMMANDS = {
     ),
     "forget": Unloaded(
         "spec_cli.cli.models.edit:forget",
-        "Take a pair out of the models.toml of your configuration directory. No file is deleted.",
+        "Remove a pair from the models.toml of your configuration directory; delete no files.",
     ),
 }
 
@@ -53,7 +53,7 @@ group = typer.Typer(cls=group_of(COMMANDS), rich_markup_mode="rich")
 @group.callback(invoke_without_command=True)
 @guarded
 def models(context: typer.Context, files: Files = False, as_json: AsJson = False) -> None:
-    """Models by name: list, look into, fetch, delete, pair up. Alone it lists the pairs.
+    """List, inspect, download, delete and pair up models. Alone, it lists the pairs.
 
     \b
     Examples:

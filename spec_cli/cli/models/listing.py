@@ -27,10 +27,10 @@ _FILE_COLUMNS = ("FILE", "SIZE", "QUANT", "ARCHITECTURE", "PARAMETERS", "REPOSIT
 
 
 def list_models(files: Files = False, as_json: AsJson = False) -> None:
-    """List the pairs that are known by name; the default one is marked with `*`.
+    """List the pairs known by name; `*` marks the default.
 
-    CACHED is whether their files are here, FROM where the name is defined: the packaged
-    registry, your own, or the models.toml of this directory.
+    CACHED: whether their files are on this machine. FROM: where the name is defined, which is
+    the packaged registry, your own, or the models.toml in the current directory.
     """
     terminal, registry = detect(), load_registry()
     if files:

@@ -14,7 +14,7 @@ Name = Annotated[
     str,
     typer.Argument(
         metavar="NAME",
-        help=f"A pair of `spec-cli models`, {_FORMS}.",
+        help=f"A pair from `spec-cli models`, {_FORMS}.",
         autocompletion=complete_pair,
     ),
 ]
@@ -22,7 +22,7 @@ Target = Annotated[
     str,
     typer.Argument(
         metavar="TARGET",
-        help=f"The target: a pair's name for its target, {_FORMS}.",
+        help=f"The target: {_FORMS}; a pair's name means its target.",
         autocompletion=complete_pair,
     ),
 ]
@@ -30,7 +30,7 @@ Draft = Annotated[
     str | None,
     typer.Argument(
         metavar="DRAFT",
-        help="The draft model, named in the same ways.",
+        help="The draft model, named the same way.",
         show_default=False,
         autocompletion=complete_draft_model,
     ),

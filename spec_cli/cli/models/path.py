@@ -17,10 +17,12 @@ def path(
     name: Name,
     draft: Annotated[
         bool,
-        typer.Option("--draft", help="That of the pair's draft model instead."),
+        typer.Option(
+            "--draft", help="Print the path of the pair's draft model instead of its target."
+        ),
     ] = False,
 ) -> None:
-    """Print the path of a model's file, of a split model the first part, and nothing else.
+    """Print the path of a model's file and nothing else; of a split model, the first part.
 
     \b
     Example:

@@ -22,7 +22,7 @@ def pull(
         str | None,
         typer.Argument(
             metavar="NAME",
-            help="A pair of `spec-cli models`, `user/repo:QUANT`, or `hf://user/repo/x.gguf`.",
+            help="A pair from `spec-cli models`, `user/repo:QUANT`, or `hf://user/repo/x.gguf`.",
             show_default="the default pair",
             autocompletion=complete_pair,
         ),
@@ -36,7 +36,7 @@ def pull(
 ) -> None:
     """Download a model, or both models of a pair, into the Hugging Face cache.
 
-    Prints the path of each file. An interrupted download goes on where it ended.
+    Prints the path of each file. An interrupted download resumes where it stopped.
     """
     terminal = detect()
     registry = load_registry()

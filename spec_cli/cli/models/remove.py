@@ -27,11 +27,11 @@ def rm(
         bool, typer.Option("--dry-run", help="Print what would be deleted, and stop.")
     ] = False,
 ) -> None:
-    """Delete the cached files of a pair or model, copies of its draft, and its measurements.
+    """Delete a pair or model: its cached files, copies of its draft, and its measurements.
 
-    The remains of their interrupted downloads go, too. A file that another cached pair needs stays,
-    unless the model itself is named. Entries of models.toml stay: `spec-cli models forget` removes
-    those.
+    What interrupted downloads left behind is deleted as well. A file that another cached pair
+    needs is kept, unless you name the model itself. Entries in models.toml are kept:
+    `spec-cli models forget` removes those.
     """
     terminal, registry = detect(), load_registry()
     pair = registry.pair(name)

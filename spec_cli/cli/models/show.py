@@ -30,10 +30,10 @@ SCHEMA = "spec-cli/model/1"
 
 
 def show(name: Name, as_json: AsJson = False) -> None:
-    """Show everything known of a pair or of a model.
+    """Show everything known about a pair or a model.
 
-    Its files, what they say about themselves, what was measured on this machine, and what
-    drafting is expected to gain. Nothing is loaded, fetched or measured.
+    Its files, what their headers say, what was measured on this machine, and what drafting
+    is expected to gain. Nothing is loaded, downloaded or measured.
     """
     terminal, registry = detect(), load_registry()
     pair = registry.pair(name)
@@ -71,7 +71,7 @@ def _lines(found: Iterable[Fact]) -> list[str]:
 def _prediction(headers: Sequence[Header | None], measurements: Measurements) -> Prediction | str:
     """What drafting is expected to gain, or why that is not known."""
     if len(headers) < 2:
-        return "no draft model: n-grams propose, and what they gain is in the text"
+        return "no draft model: guesses are copies of earlier text, whose gain depends on the text"
     target, draft = headers
     if target is None or draft is None:
         return "not known before both files are here"

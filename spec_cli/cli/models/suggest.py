@@ -28,9 +28,10 @@ _COLUMNS = ("DRAFT", "SIZE", "CACHED", "FITS", "COST")
 
 
 def suggest(target: Target, as_json: AsJson = False) -> None:
-    """Find drafts for a target: in the cache, and those of its pairs in the registry.
+    """Find drafts for a target, in the cache and among the pairs known by name.
 
-    The smallest first; COST is what a guess takes, in plain steps. Nothing is fetched.
+    Those that fit come first, the smallest first. COST is the time of one guess, in plain
+    steps. Nothing is downloaded.
     """
     terminal, registry = detect(), load_registry()
     ref = registry.model(target)

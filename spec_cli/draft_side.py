@@ -1,0 +1,106 @@
+"""The draft model of a pair: which file of it, whether it can win, and ready to guess."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from spec_cli.draft_copy import worth_it
+from spec_cli.drafters.model import DraftModel
+from spec_cli.gguf import Header
+from spec_cli.llama.context import LlamaContext
+from spec_cli.llama.model import LlamaModel
+from spec_cli.llama.native import ContextSettings
+from spec_cli.loader import Environment, Loader
+from spec_cli.pairing import PairReport
+from spec_cli.spec.costs import CostTable, PassTimes
+from spec_cli.spec.interfaces import AcceptanceRule
+from spec_cli.spec.meter import MeteredModel, PassMeter
+from spec_cli.spec.survival import Survival
+from spec_cli.state import file_fingerprint
+
+
+class DraftSide:
+    """Owns what belongs to the draft model. `off` says why it does not draft, if it does not.
+
+    The model is loaded for drafting at most once, and only where it is known that it can win.
+    `path` is the file that drafts: the one that was asked for, or a faster copy of it.
+    """
+
+    def __init__(
+        self, header: Header, pair: PairReport, loader: Loader, environment: Environment
+    ) -> None:
+        self.header = header
+        self.pair = pair
+        self.path = header.path
+        self.off: str | None = None
+        self.meter: PassMeter | None = None
+        self.context: LlamaContext | None = None
+        self._loader, self._env = loader, environment
+        self._model: LlamaModel | None = None
+        self._times: PassTimes | None = None
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether a faster copy drafts in place of the file that was asked for."""
+        return self.path != self.header.path
+
+    @property
+    def token_s(self) -> float:
+        """Seconds of one guess; 0 where the model does not draft."""
+        return self.meter.seconds(1, 0) if self.meter else 0.0
+
+    def binding(self) -> dict[str, Any]:
+        """What the state of a context depends on besides its tokens."""
+        return self._loader.facts(self._loader.fitter.draft) | {
+            "draft model": file_fingerprint(self.path)
+        }
+
+    def prepare(
+        self, target: PassTimes, settings: ContextSettings, *, k_max: int, only_to_win: bool
+    ) -> None:
+        """Make a context as `settings` ask, if the model can fill it, or say in `off` why not.
+
+        `only_to_win`: where even `k_max` perfect guesses lose against `target`'s times, the
+        model does not draft. Raises ModelError, ResourceError or Cancelled.
+        """
+        self.context, self.off = None, None
+        times = self._times = self._times or self._choose(target, k_max)
+        if times is None:
+            self.off = "the draft's memory is recurrent, and does not go back to what it was"
+        elif only_to_win:
+            self.off = CostTable(target, times(1)).verdict(k_max)
+        if times is None or self.off:
+            return
+        model = self._model = self._model or self._loader.draft(self.path)
+        n_ctx = min(settings.n_ctx, model.n_ctx_train)
+        n_sequences = 2 if model.is_recurrent else 1  # to go back to the start of a round
+        self.context = self._loader.context(
+            model, replace(settings, n_ctx=n_ctx, n_sequences=n_sequences)
+        )
+        self.meter = self.meter or PassMeter(times)
+
+    def source(self, rule: AcceptanceRule, survival: Survival) -> DraftModel:
+        """The model as a source of guesses for one generation."""
+        assert self._model and self.context and self.meter
+        metered = MeteredModel(self.context, self.meter, self._env.clock)
+        return DraftModel(
+            metered,
+            rule,
+            survival,
+            n_shared=self.pair.n_shared,
+            is_recurrent=self._model.is_recurrent,
+        )
+
+    def _choose(self, target: PassTimes, k_max: int) -> PassTimes | None:
+        """The pass times of the file that is to draft, now `path`; None: it cannot."""
+        original = self._loader.draft_times(self.path)
+        if original is None or (copy := self._loader.copy_of(self.header)) is None:
+            return original
+        times = self._loader.draft_times(copy)
+        if times and worth_it(
+            target, original_token_s=original(1), copy_token_s=times(1), k_max=k_max
+        ):
+            self.path = copy
+            return times
+        return original
