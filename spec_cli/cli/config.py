@@ -16,6 +16,7 @@ from spec_cli.cli.guard import guarded
 from spec_cli.cli.usage import Command, Group
 from spec_cli.errors import UsageError
 from spec_cli.names import nearest
+from spec_cli.render.columns import aligned
 from spec_cli.render.inert import one_line
 from spec_cli.render.stdout import Stdout
 from spec_cli.terminal import detect
@@ -64,10 +65,7 @@ def show(
         stdout.write(json.dumps(report, indent=2) + "\n")
         return
     texts = [(s.key, _text(s, given, value), _origin(given)) for s, given, value in rows]
-    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
-    for cells in texts:
-        line = "  ".join(c.ljust(width) for c, width in zip(cells, widths, strict=True))
-        stdout.write(f"{line.rstrip()}\n")
+    stdout.write("".join(f"{line}\n" for line in aligned(texts)))
 
 
 def path() -> None:

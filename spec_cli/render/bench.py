@@ -16,9 +16,10 @@ from spec_cli.bench.synthetic import Outlook, conclusion
 from spec_cli.render.bench_blocks import BenchInfo, bench_blocks
 from spec_cli.render.bench_formats import rows_as
 from spec_cli.render.bench_json import bench_object
+from spec_cli.render.columns import aligned
 from spec_cli.render.options import Format
 from spec_cli.render.stdout import Stdout
-from spec_cli.render.verify import Grid, aligned
+from spec_cli.render.verify import Grid
 from spec_cli.terminal import Terminal
 
 Blocks = Iterable[str | Grid]

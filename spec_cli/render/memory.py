@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from spec_cli.memory import HOST, MemoryPlan, Room, Share
-from spec_cli.render.verify import aligned
+from spec_cli.render.columns import aligned
 from spec_cli.spec.counts import counted
 
 SCHEMA = "spec-cli/estimate/1"

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from spec_cli.render.columns import aligned
 from spec_cli.render.inert import inert, one_line
 from spec_cli.render.info import RunInfo
 from spec_cli.render.stdout import Stdout
@@ -126,15 +127,6 @@ def results(report: Report, matrix: Matrix, marks: Marks) -> Grid:
         header = [label + lengths[0], *lengths[1:]]
         columns.append([drafter, *aligned([header, *outcomes], gap=" ")])
     return [list(row) for row in zip(*columns, strict=True)]
-
-
-def aligned(grid: Grid, gap: str = "  ") -> list[str]:
-    """The rows of a table as lines, `gap` between its columns."""
-    widths = [max(map(len, column)) for column in zip(*grid, strict=True)]
-    return [
-        gap.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in grid
-    ]
 
 
 def _table(grid: Grid) -> Table:

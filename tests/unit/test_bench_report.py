@@ -28,9 +28,10 @@ from spec_cli.render.bench_json import bench_object
 from spec_cli.render.bench_plot import check_plot, plot, write_plot
 from spec_cli.render.bench_progress import time_left
 from spec_cli.render.canvas_svg import SvgCanvas
+from spec_cli.render.columns import aligned
 from spec_cli.render.info import ModelInfo, RunInfo
 from spec_cli.render.options import Format
-from spec_cli.render.verify import Grid, aligned
+from spec_cli.render.verify import Grid
 from spec_cli.spec.costs import PassTimes
 from spec_cli.spec.exactness import DEFAULT_KERNELS, ExactnessPlan
 from spec_cli.spec.settings import Accept, Exact

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from spec_cli.prompts import NamedPrompt
-from spec_cli.render.verify import PLAIN, UNICODE, aligned, print_report, results
+from spec_cli.render.columns import aligned
+from spec_cli.render.verify import PLAIN, UNICODE, print_report, results
 from spec_cli.render.verify_json import print_json, report_object
 from spec_cli.spec.settings import Accept
 from spec_cli.terminal import Terminal

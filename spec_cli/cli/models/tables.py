@@ -6,6 +6,7 @@ import json
 from collections.abc import Collection, Sequence
 
 from spec_cli.cli.log import escaped
+from spec_cli.render.columns import aligned
 from spec_cli.terminal import Terminal
 
 NOTHING = "-"
@@ -50,15 +51,6 @@ def print_rows(
     for row in rows:
         table.add_row(*row[:n_columns])
     console.print(table)
-
-
-def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """The rows as lines, their columns aligned."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
 
 
 def cell(value: str | int | None) -> str:
