@@ -38,7 +38,7 @@ def guarded(command: F) -> F:
 
 
 def exit_code_of(program: Callable[[], object]) -> int:
-    """Run the whole `program`; its exit code, all it wrote having reached stdout."""
+    """Run the whole `program`; its exit code, all it wrote having reached its streams."""
     code: int = ExitCode.OK
     try:
         try:
@@ -48,8 +48,8 @@ def exit_code_of(program: Callable[[], object]) -> int:
                 sys.stdout.flush()
     except BaseException as error:
         code = _exit_code(error)
-    _write("")  # a stderr that cannot be flushed would give the interpreter's code in place of ours
-    return code
+    told = _write("")  # what stderr has not taken would give the interpreter's code instead
+    return code or told
 
 
 def _exit_code(error: BaseException) -> int:
@@ -91,14 +91,17 @@ def show_error(message: str, hint: str | None) -> None:
     _write(f"error: {message}\n" + (f"hint: {hint}\n" if hint else ""))
 
 
-def _write(text: str) -> None:
+def _write(text: str) -> int:
+    """Write to stderr, and all that waits there; the exit code of that."""
     if sys.stderr is None:
-        return
+        return ExitCode.OK
     try:
         sys.stderr.write(escaped(redacted(text)))
         sys.stderr.flush()
-    except OSError:
+    except OSError as error:
         _silence(sys.stderr)  # nobody can be told; the exit code remains
+        return BROKEN_PIPE if isinstance(error, BrokenPipeError) else ExitCode.UNEXPECTED
+    return ExitCode.OK
 
 
 def _silence(stream: TextIO | None) -> None:

@@ -225,6 +225,17 @@ def test_a_stdin_that_is_open_for_writing_only_has_no_messages(
     assert spec_cli(*args, "hello there", shell='"$@" 0>/dev/null') == alone
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_answers_are_whole_where_nothing_can_be_told(
+    spec_cli: SpecCli, args: tuple[str, ...]
+) -> None:
+    turns = lines("/help", "hello there", "/nothing", "and then?")
+    whole = spec_cli(*args, stdin=turns)
+    untold = spec_cli(*args, stdin=turns, shell='"$@" 2>/dev/full')
+    assert (whole.exit_code, untold.exit_code) == (2, 2)
+    assert untold.stdout == whole.stdout and untold.stdout.count(b"\n") == 2
+
+
 @pytest.mark.parametrize(("name", "code"), [("TERM", 143), ("HUP", 129)])
 def test_a_signal_while_the_editor_is_open_ends_the_chat_after_it(
     spec_cli: SpecCli, args: tuple[str, ...], tmp_path: Path, name: str, code: int
