@@ -1,14 +1,13 @@
-"""Where the messages of a chat come from: an edited line on a terminal, or the lines of a pipe."""
+"""Messages of a chat that are edited on a terminal, with history and completion."""
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, TextIO
+from typing import TextIO
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import run_in_terminal
@@ -20,55 +19,20 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.output import create_output
 
-from spec_cli.chat.quotes import QUOTES, is_open
+from spec_cli.chat.quotes import is_open
 from spec_cli.chat.settings import SETTING_NAMES
 from spec_cli.cli.chat_commands import Command, Takes
 from spec_cli.cli.chat_talk import PREFIX
 from spec_cli.cli.guard import show_error
 from spec_cli.cli.signals import Terminated, at_termination
 from spec_cli.errors import UsageError
-from spec_cli.prompt import decode_text
 
 _PROMPT, _CONTINUED = "> ", "  "
 _LEAVING = "Ctrl-C again leaves, Ctrl-D too", "Ctrl-C leaves"  # the second for narrow terminals
 
 
-class PipedTurns:
-    '''A turn a line, or the lines between two of """; blank lines are skipped.'''
-
-    is_interactive = False
-
-    def __init__(self, stdin: BinaryIO) -> None:
-        self._stdin = stdin
-        self._n_read = 0
-
-    def read(self, draft: str) -> str:
-        """See `Turns.read`."""
-        while not (text := self._line()).strip():
-            pass
-        n_first = self._n_read
-        try:
-            while is_open(text):
-                text += f"\n{self._line()}"
-        except EOFError:
-            raise UsageError(f"the message in line {n_first} has no closing {QUOTES}") from None
-        return text
-
-    def _line(self) -> str:
-        try:
-            line = self._stdin.readline()
-        except OSError as error:
-            if error.errno != errno.EBADF:
-                raise
-            line = b""  # nohup leaves a stdin that is open for writing only
-        if not line:
-            raise EOFError
-        self._n_read += 1
-        return decode_text(line.rstrip(b"\r\n"), f"line {self._n_read} of the input")
-
-
 class TypedTurns:
-    """Messages edited on a terminal, with history and completion."""
+    """Messages from the prompt of a terminal."""
 
     is_interactive = True
 
