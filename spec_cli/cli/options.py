@@ -39,7 +39,8 @@ Raw = Annotated[
     bool,
     typer.Option(
         "--raw",
-        help="Continue the text as it is, without the chat template; control tokens in it count.",
+        help="Continue the text as it is, without the chat template; control tokens in it take "
+        "effect.",
         rich_help_panel=_PROMPT,
     ),
 ]
