@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from spec_cli.cli import options as opt
+from spec_cli.cli import sampling_options as sampling_opt
 from spec_cli.cli import structure_options as structure_opt
 from spec_cli.cli.option_values import count, refuse_both
 from spec_cli.settings import ALL_LAYERS, DrafterKind, SessionSettings
@@ -56,14 +57,14 @@ class Machine:
 class Sampling:
     """How a token is drawn."""
 
-    temp: opt.Temp = _SAMPLING.temp
-    top_k: opt.TopK = _SAMPLING.top_k
-    top_p: opt.TopP = _SAMPLING.top_p
-    min_p: opt.MinP = _SAMPLING.min_p
-    repeat_penalty: opt.RepeatPenalty = _SAMPLING.repeat_penalty
-    repeat_last_n: opt.RepeatLastN = _SAMPLING.repeat_last_n
-    presence_penalty: opt.PresencePenalty = _SAMPLING.presence_penalty
-    frequency_penalty: opt.FrequencyPenalty = _SAMPLING.frequency_penalty
+    temp: sampling_opt.Temp = _SAMPLING.temp
+    top_k: sampling_opt.TopK = _SAMPLING.top_k
+    top_p: sampling_opt.TopP = _SAMPLING.top_p
+    min_p: sampling_opt.MinP = _SAMPLING.min_p
+    repeat_penalty: sampling_opt.RepeatPenalty = _SAMPLING.repeat_penalty
+    repeat_last_n: sampling_opt.RepeatLastN = _SAMPLING.repeat_last_n
+    presence_penalty: sampling_opt.PresencePenalty = _SAMPLING.presence_penalty
+    frequency_penalty: sampling_opt.FrequencyPenalty = _SAMPLING.frequency_penalty
     logit_bias: structure_opt.LogitBias = None
 
     def settings(self) -> SamplingSettings:

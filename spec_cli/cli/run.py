@@ -6,6 +6,7 @@ import secrets
 
 from spec_cli.cli import batch_options as many
 from spec_cli.cli import options as opt
+from spec_cli.cli import sampling_options as sampling_opt
 from spec_cli.cli import structure_options as structure_opt
 from spec_cli.cli import text_options as text_opt
 from spec_cli.cli.display_options import Color
@@ -41,7 +42,7 @@ def run(
     offline: opt.Offline = False,
     drafting: Drafting,
     sampling: Sampling,
-    seed: opt.Seed = None,
+    seed: sampling_opt.Seed = None,
     ignore_eos: structure_opt.IgnoreEos = False,
     structure: Structure,
     max_tokens: opt.MaxTokens = None,
