@@ -22,18 +22,21 @@ class PipedTurns:
         self._n_read = 0
 
     def read(self, draft: str) -> str:
-        """See `Turns.read`."""
-        while not (text := self._line()).strip():
+        """See `Turns.read`. What is not UTF-8 is refused with the whole message that it is in."""
+        while not (first := self._line()).strip():
             pass
-        n_first = self._n_read
+        n_first, lines = self._n_read, [first]
         try:
-            while is_open(text):
-                text += f"\n{self._line()}"
+            while is_open(b"\n".join(lines).decode("utf-8-sig", "replace")):
+                lines.append(self._line())
         except EOFError:
             raise UsageError(f"the message in line {n_first} has no closing {QUOTES}") from None
-        return text
+        return "\n".join(
+            decode_text(line, f"line {n} of the input") for n, line in enumerate(lines, n_first)
+        )
 
-    def _line(self) -> str:
+    def _line(self) -> bytes:
+        """The next line, without its end. Raises EOFError, and UsageError for an endless one."""
         try:
             line = self._stdin.readline(MAX_INPUT_BYTES + 1)
         except OSError as error:
@@ -43,9 +46,10 @@ class PipedTurns:
         if not line:
             raise EOFError
         self._n_read += 1
-        what = f"line {self._n_read} of the input"
         if len(line) > MAX_INPUT_BYTES:
             self._stdin = BytesIO()
-            message = f"{what} holds more than {MAX_INPUT_BYTES >> 20} MiB"
-            raise UsageError(message, hint="nothing after it is read")
-        return decode_text(line.rstrip(b"\r\n"), what)
+            raise UsageError(
+                f"line {self._n_read} of the input holds more than {MAX_INPUT_BYTES >> 20} MiB",
+                hint="nothing after it is read",
+            )
+        return line.rstrip(b"\r\n")
