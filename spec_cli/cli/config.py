@@ -8,13 +8,18 @@ from typing import Annotated, Any
 
 import typer
 
-from spec_cli.cli.config_command import configured_commands, load_configuration, parsed
+from spec_cli.cli.config_command import (
+    configured_commands,
+    load_configuration,
+    parsed,
+    show_notices,
+)
 from spec_cli.cli.config_file import Given
 from spec_cli.cli.config_settings import Scope, Setting, settings_of
 from spec_cli.cli.config_sources import CONFIG_VARIABLE, NO_CONFIG, user_file
 from spec_cli.cli.guard import guarded
 from spec_cli.cli.usage import Command, Group
-from spec_cli.errors import UsageError
+from spec_cli.errors import UsageError, one_of
 from spec_cli.names import nearest
 from spec_cli.render.columns import aligned
 from spec_cli.render.inert import one_line
@@ -48,10 +53,11 @@ def show(
     """
     commands = configured_commands(context)
     if command not in commands:
-        near = nearest(command, commands) or next(iter(commands))
-        problem = f"`{command}` is not a command with settings"
-        raise UsageError(problem, hint=f"did you mean `{near}`?")
+        near = nearest(command, commands)
+        hint = f"did you mean `{near}`?" if near else f"give {one_of(commands)}"
+        raise UsageError(f"`{command}` is not a command with settings", hint=hint)
     configuration = load_configuration(commands)
+    show_notices(configuration)
     rows = []
     for setting in dict.fromkeys(settings_of(commands[command]).values()):
         if setting.refusal(Scope.USER) is None:

@@ -145,12 +145,18 @@ def test_a_variable_of_no_option_is_a_warning_and_the_run_goes_on(
     config: Call, here: Path, models: Models
 ) -> None:
     args = (*GREEDY, "-m", models.target, "-n", "1", "-q")
-    run = config(*args, env={"SPEC_CLI_TEMPP": "1"})
-    assert run.exit_code == 0
-    assert run.stderr.splitlines() == [
-        "warning: `SPEC_CLI_TEMPP` is set, but means nothing here",
-        "hint: did you mean `SPEC_CLI_TEMP`?",
-    ]
+    for words in (args, ("config", "show")):
+        run = config(*words, env={"SPEC_CLI_TEMPP": "1"})
+        assert run.exit_code == 0 and run.stdout
+        assert run.stderr.splitlines() == [
+            "warning: `SPEC_CLI_TEMPP` is set, but means nothing here",
+            "hint: did you mean `SPEC_CLI_TEMP`?",
+        ]
+
+
+def test_what_has_no_settings_is_told_with_what_has(config: Call, here: Path) -> None:
+    config("config", "show", "rum").fails(2, "`rum` is not a command with", "you mean `run`?")
+    config("config", "show", "pull").fails(2, "hint: give one of `run`, `chat`, `verify`, `bench`")
 
 
 def test_a_repeatable_option_gets_one_value_from_its_variable(
