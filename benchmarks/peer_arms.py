@@ -169,6 +169,7 @@ class SpecCli:
             seed=request.seed, sampling=request.sampling, max_tokens=request.n_predict
         )
         self._session.prepare(len(request.tokens), request.n_predict)
+        self._session.forget()
         *_, finished = self._session.generate(request.tokens, generation)
         assert isinstance(finished, Finished)
         stats = finished.stats

@@ -40,7 +40,6 @@ from peer_arms import Arm, LlamaServer, OpenArm, Request, SpecCli
 from peer_plan import Block, append_row, plan_blocks, recover_rows, rows_of
 from peer_python import python_arms
 from peer_report import BASELINE, Row, table
-from platformdirs import user_cache_path, user_state_path
 
 from spec_cli.cli.encode import encode
 from spec_cli.cli.inputs import PromptInput
@@ -48,6 +47,7 @@ from spec_cli.cpu import usable_cores
 from spec_cli.gguf import read_header
 from spec_cli.llama.model import LlamaModel, LoadSettings
 from spec_cli.loader import Environment
+from spec_cli.places import copies_dir, state_dir
 from spec_cli.prompts import NamedPrompt, bench_prompts
 from spec_cli.settings import DrafterKind, SessionSettings
 from spec_cli.spec.settings import SamplingSettings
@@ -82,7 +82,7 @@ def main() -> None:
             n_arms=options.block_arms,
             n_prompts=options.block_prompts,
             seed=options.seed,
-            facts=[options.target.name, options.n, options.temp, options.threads, options.ctx_size],
+            facts=_facts(options),
         )
     )
     done = {row.block for row in rows_of(blocks, recover_rows(options.out), options.temp)}
@@ -130,16 +130,22 @@ def _server_flags(
     return flags
 
 
+def _facts(options: argparse.Namespace) -> list[object]:
+    """What rows depend on besides their arm, prompt and round."""
+    models = [path.name for path in (options.target, *options.draft_model)]
+    return [models, options.n, options.temp, options.threads, options.ctx_size]
+
+
 def _our_arms(
     options: argparse.Namespace, draft: Path | None, stopping: Event
 ) -> dict[str, OpenArm]:
     environment = Environment(
-        state=StateStore(user_state_path("spec-cli", appauthor=False)),
+        state=StateStore(state_dir()),
         clock=time.perf_counter,
         cancelled=stopping.is_set,
         notify=lambda notice: None,
         progress=lambda what, fraction: None,
-        copies=user_cache_path("spec-cli", appauthor=False) / "drafts",
+        copies=copies_dir(),
     )
     drafters = {
         "spec-cli plain": (None, DrafterKind.NONE),

@@ -21,7 +21,7 @@ def unused_gpu(
 
 
 def build_hint(gpu: str) -> str:
-    """How to get a build of llama.cpp that uses it; the README's section on installing has more."""
+    """How to get a build of llama.cpp that uses it; docs/start.md has more."""
     if "NVIDIA" in gpu:
         return (
             "in a checkout, with `nvcc`: `SPEC_CLI_BACKEND=cuda make setup`; installed: "

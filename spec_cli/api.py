@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import logging
-import secrets
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
-from enum import Enum
 from pathlib import Path
-from typing import Any, Self, TypedDict, Unpack, get_type_hints
+from typing import Self, Unpack
 
 from spec_cli import download
+from spec_cli.api_options import (
+    GenerationOptions,
+    SessionOptions,
+    StreamOptions,
+    TemplateOptions,
+    generation_settings,
+    parted,
+    session_settings,
+)
 from spec_cli.download import Progress
 from spec_cli.encoding import EncodedPrompt, encode_chat, template_for
-from spec_cli.errors import SpecError, UsageError, wrong_word
+from spec_cli.errors import SpecError, UsageError
 from spec_cli.events import (
     Event,
     Finished,
@@ -34,8 +41,7 @@ from spec_cli.places import copies_dir, state_dir
 from spec_cli.prompt import NO_VARIABLES, Message, check_text, raw_tokens
 from spec_cli.registry import load_registry
 from spec_cli.session import Session
-from spec_cli.settings import DrafterKind, GenerationSettings, SessionSettings
-from spec_cli.spec.settings import Accept, Exact, SamplingSettings
+from spec_cli.settings import GenerationSettings, SessionSettings
 from spec_cli.spec.stats import RunStats
 from spec_cli.state import StateStore
 from spec_cli.text import NO_OPENING
@@ -46,62 +52,6 @@ _log = logging.getLogger(__name__)
 
 OnProgress = Callable[[str, float | None], None]
 """Told what is being done, and how much of it: a fraction, None where that is not known."""
-
-
-class SessionOptions(TypedDict, total=False):
-    """The fields of `SessionSettings`, where they are described."""
-
-    drafter: DrafterKind | str
-    draft_tokens: int | None
-    n_ctx: int | None
-    n_batch: int
-    n_threads: int | None
-    n_gpu_layers: int | None
-    device: str | None
-    draft_device: str | None
-    exact: Exact | str
-    draft_copy: bool
-    index: bool
-
-
-class TemplateOptions(TypedDict, total=False):
-    """How messages become a prompt. There is no place for these where the prompt is a `str`.
-
-    `prefill` is the beginning of the answer. `think` sets the chat template's switch for thinking,
-    and `template_vars` others of its variables.
-    """
-
-    prefill: str
-    think: bool | None
-    template_vars: Mapping[str, object]
-
-
-class GenerationOptions(TypedDict, total=False):
-    """The fields of `GenerationSettings` and `SamplingSettings`, where they are described.
-
-    Without a seed, one is drawn at random.
-    """
-
-    temp: float
-    top_k: int
-    top_p: float
-    min_p: float
-    repeat_penalty: float
-    repeat_last_n: int
-    presence_penalty: float
-    frequency_penalty: float
-    logit_bias: Mapping[int, float] | Sequence[tuple[int, float]]
-    seed: int
-    accept: Accept | str
-    max_tokens: int | None
-    stop: str | Sequence[str]
-    grammar: str | None
-    ignore_eos: bool
-    n_logprobs: int | None
-
-
-class StreamOptions(TemplateOptions, GenerationOptions):
-    """What a generation can be asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +102,9 @@ class TextStream(Iterator[str]):
             if isinstance(event, Finished):
                 self._finished = event
         if self._finished is None:
-            raise UsageError("the stream was ended by the session's next generation, or its close")
+            raise UsageError(
+                "the stream was ended by an error, the session's next generation or its close"
+            )
         raise StopIteration
 
     @property
@@ -226,6 +178,9 @@ class TextSession:
 
     def chat(self, messages: Sequence[Message], **options: Unpack[StreamOptions]) -> Answer:
         """The assistant's next turn after `messages`. Raises what `stream` raises."""
+        if isinstance(messages, str):  # which `stream` would continue
+            hint = '`complete` continues a text; a message is `Message("user", text)`'
+            raise UsageError("`chat` takes a list of messages, not a text", hint=hint)
         return self.stream(messages, **options).read()
 
     def stream(
@@ -238,8 +193,8 @@ class TextSession:
         """
         if not self._is_open:
             raise UsageError("the session is closed")
-        of_template, others = _parted(options)
-        generation = _generation(others)
+        of_template, others = parted(options)
+        generation = generation_settings(others)
         self._end_stream()
         with self._ctrl_c:
             encoded = self._encode(prompt, of_template)
@@ -260,6 +215,8 @@ class TextSession:
                 raise UsageError(f"a text is continued as it is: {names} is for messages")
             tokens = raw_tokens(model, check_text(prompt, "the prompt"), bos_token=model.bos_text)
             return EncodedPrompt(tokens, prompt, NO_OPENING)
+        for message in prompt:
+            check_text(message.content, "a message")
         template = template_for(
             model,
             self._session.target_header.chat_template,
@@ -292,59 +249,26 @@ def open_session(
     """Load a model, with the draft model that goes with it.
 
     `model` and `draft` are named as on the command line: a pair of `spec-cli models`,
-    `user/repo:QUANT`, `hf://user/repo/x.gguf` or a path; None is the default pair, and its draft;
-    `"none"` is no draft model. What is not on this machine is downloaded, unless `offline`.
+    `user/repo:QUANT`, `hf://user/repo/x.gguf` or a path; a `Path` is always that of a file. None
+    is the default pair, and its draft; `"none"` is no draft model. What is not on this machine is
+    downloaded, unless `offline`.
 
     Raises a SpecError: UsageError, ModelError, DownloadError, PairError or ResourceError. What
     the user should know besides is logged by the logger `spec_cli.api`.
     """
     report = progress or (lambda _what, _fraction: None)
-    settings = SessionSettings(**_with_enums(SessionSettings, options))
-    target, draft = (None if name is None else str(name) for name in (model, draft))
-    pair = choose_pair(load_registry(), target, draft, settings.drafter)
+    settings = session_settings(options)
+    pair = choose_pair(load_registry(), _spelled(model), _spelled(draft), settings.drafter)
     if "draft_tokens" not in options:
         settings = replace(settings, draft_tokens=pair.draft_tokens)
     return TextSession(_fetch(pair, report, offline=offline), settings, report)
 
 
-def _parted(options: StreamOptions) -> tuple[TemplateOptions, GenerationOptions]:
-    """The options of the chat template, and the others."""
-    others: Any = dict(options)
-    of_template: Any = {
-        name: others.pop(name) for name in TemplateOptions.__annotations__ if name in others
-    }
-    return of_template, others
-
-
-def _generation(options: GenerationOptions) -> GenerationSettings:
-    """The settings that `options` stand for, with a random seed unless there is one.
-
-    Raises UsageError.
-    """
-    values = _with_enums(GenerationSettings, options)
-    sampling = {f.name: values.pop(f.name) for f in fields(SamplingSettings) if f.name in values}
-    if "logit_bias" in sampling:
-        sampling["logit_bias"] = tuple(dict(sampling["logit_bias"]).items())
-    stop = values.pop("stop", ())
-    return GenerationSettings(
-        seed=values.pop("seed", secrets.randbits(32)),
-        sampling=SamplingSettings(**sampling),
-        stop=(stop,) if isinstance(stop, str) else tuple(stop),
-        **values,
-    )
-
-
-def _with_enums(settings: type, options: Mapping[str, Any]) -> dict[str, Any]:
-    """`options`, words made values of their enumerations. Raises UsageError."""
-    hints = get_type_hints(settings)
-    values = dict(options)
-    for name, value in options.items():
-        kind = hints.get(name)
-        if isinstance(kind, type) and issubclass(kind, Enum):
-            if value not in list(kind):
-                raise wrong_word(name, value, [str(choice.value) for choice in kind])
-            values[name] = kind(value)
-    return values
+def _spelled(name: str | Path | None) -> str | None:
+    """A name as on the command line, where `user/repo` is no path, but `./user/repo` is."""
+    if isinstance(name, Path) and not str(name).startswith((".", "/", "~")):
+        return f"./{name}"
+    return None if name is None else str(name)
 
 
 def _fetch(pair: Pair, report: OnProgress, *, offline: bool) -> LocalPair:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -35,13 +36,12 @@ class PassTimer:
 
     def stored(self) -> PassTimes | None:
         """The times measured in an earlier run with this set-up."""
-        value = self._state.load(PASS_TIMES, self._key)
-        return times_from_json(value) if value else None
+        return times_from_json(self._state.load(PASS_TIMES, self._key))
 
     def measure(self, model: LanguageModel) -> PassTimes:
-        """Measure now, about a second for a small model, and keep the times if none is missing.
+        """Measure now, in about a second for a small model; kept where no width is left out.
 
-        A batch smaller than a width, or a context smaller than twice of it, leaves it out.
+        A width is left out that is larger than a batch, or than half a context.
         """
         widest = min(model.n_ctx // 2, model.n_batch)
         widths = [width for width in self._widths if width <= widest]
@@ -51,6 +51,19 @@ class PassTimer:
         return times
 
 
-def times_from_json(value: Sequence[Sequence[Any]]) -> PassTimes:
-    """The times of a stored value."""
-    return PassTimes(tuple(value[0]), tuple(value[1]))
+def times_from_json(value: Any) -> PassTimes | None:
+    """The times that were stored; None where there are none, or an edit has spoilt them."""
+    try:
+        widths, seconds = value
+        return checked_times(widths, seconds)
+    except (TypeError, ValueError):
+        return None
+
+
+def checked_times(widths: Sequence[Any], seconds: Sequence[Any]) -> PassTimes:
+    """Stored numbers as times. Raises TypeError or ValueError for what can be none."""
+    are_widths = all(type(width) is int for width in widths) and min(widths) > 0
+    are_seconds = all(0 < s < math.inf for s in seconds) and len(seconds) == len(widths)
+    if not (are_widths and are_seconds and list(widths) == sorted(set(widths))):
+        raise ValueError("no pass times")
+    return PassTimes(tuple(widths), tuple(seconds))

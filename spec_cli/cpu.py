@@ -5,29 +5,33 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from spec_cli.cgroups import CGROUPS, MEMBERSHIP, groups_around
+
 _TOPOLOGY = Path("/sys/devices/system/cpu")
-_CGROUP_MAX = Path("/sys/fs/cgroup/cpu.max")  # cgroup v2
 _CPUINFO = Path("/proc/cpuinfo")
 
 
-def usable_cores(topology: Path = _TOPOLOGY, cgroup_max: Path = _CGROUP_MAX) -> int:
-    """Physical cores in this process's affinity mask, at most the cgroup's quota, at least 1."""
-    return _within_quota(_physical_cores(_affinity(), topology), cgroup_max)
+def usable_cores(
+    topology: Path = _TOPOLOGY, cgroups: Path = CGROUPS, membership: Path = MEMBERSHIP
+) -> int:
+    """Physical cores in this process's affinity mask, at most its cgroups' quota, at least 1."""
+    return _within_quota(_physical_cores(_affinity(), topology), cgroups, membership)
 
 
-def usable_cpus(cgroup_max: Path = _CGROUP_MAX) -> int:
+def usable_cpus(cgroups: Path = CGROUPS, membership: Path = MEMBERSHIP) -> int:
     """How many threads can run at once: as `usable_cores`, but each hyper-thread counts."""
-    return _within_quota(len(_affinity()), cgroup_max)
+    return _within_quota(len(_affinity()), cgroups, membership)
 
 
-def explain_cores(topology: Path = _TOPOLOGY, cgroup_max: Path = _CGROUP_MAX) -> str:
+def explain_cores(
+    topology: Path = _TOPOLOGY, cgroups: Path = CGROUPS, membership: Path = MEMBERSHIP
+) -> str:
     """`usable_cores` in words: how many, and why."""
-    cpus = _affinity()
-    quota = _quota(cgroup_max)
-    limit = f"a cgroup quota of {quota}" if quota else "no cgroup quota"
+    cpus, quota = _affinity(), _quota(cgroups, membership)
+    limit = f"its cgroups allow {quota}" if quota else "no cgroup limits it"
     return (
-        f"{usable_cores(topology, cgroup_max)}: {_physical_cores(cpus, topology)} physical cores "
-        f"under the {len(cpus)} of {os.cpu_count()} CPUs that this process may use, {limit}"
+        f"{usable_cores(topology, cgroups, membership)}: this process may use {len(cpus)} of "
+        f"{os.cpu_count()} CPUs, on {_physical_cores(cpus, topology)} physical cores; {limit}"
     )
 
 
@@ -62,15 +66,29 @@ def _physical_cores(cpus: set[int], topology: Path) -> int:
     return len(groups)
 
 
-def _within_quota(n: int, cgroup_max: Path) -> int:
-    quota = _quota(cgroup_max)
+def _within_quota(n: int, cgroups: Path, membership: Path) -> int:
+    quota = _quota(cgroups, membership)
     return max(1, min(n, quota) if quota else n)
 
 
-def _quota(cgroup_max: Path) -> int | None:
-    """Whole CPUs of the quota, rounded up; None where there is none."""
+def _quota(cgroups: Path, membership: Path) -> int | None:
+    """Whole CPUs of the tightest quota, rounded up; None where there is none."""
+    groups = groups_around("cpu", cgroups, membership)
+    return min(filter(None, map(_quota_of, groups)), default=None)
+
+
+def _quota_of(group: Path) -> int | None:
+    words = _words(group / "cpu.max")
+    words = words or _words(group / "cpu.cfs_quota_us") + _words(group / "cpu.cfs_period_us")
     try:
-        quota, period = cgroup_max.read_text().split()
-    except (OSError, ValueError):
+        quota, period = map(int, words)  # no quota is `max` in v2, and -1 in v1
+    except ValueError:
         return None
-    return None if quota == "max" else -(-int(quota) // int(period))
+    return -(-quota // period) if quota > 0 and period > 0 else None
+
+
+def _words(path: Path) -> list[str]:
+    try:
+        return path.read_text().split()
+    except OSError:
+        return []

@@ -106,7 +106,7 @@ def plan(refs: Iterable[ModelRef], *, offline: bool = False) -> list[Plan]:
         switch = "--offline" if offline else "HF_HUB_OFFLINE"
         raise DownloadError(
             f"`{missing[0].name}` is not in the cache, and `{switch}` forbids downloads",
-            hint=f"run `spec-cli pull {missing[0].name}` while there is a network",
+            hint=f"run `spec-cli pull {missing[0].name}` while you are online",
         )
     asks_hub = any(ref.on_hub for ref in missing)
     hub_problem = hub.connection_problem() if asks_hub else None

@@ -32,6 +32,7 @@ DIGESTS = "file-digests"
 _MIN_SAVING = 0.1  # of the size: a smaller one is not worth a second file
 _SPARE_BYTES = 256 << 20  # left free on the disk
 _LOCK_POLL_S = 0.1
+_PIECE_BYTES = 16 << 20  # hashed in some 10 ms
 _BLOCK, _BLOCK_BYTES = 32, 18  # block_q4_0, ggml-common.h
 _RECURRENT = re.compile(r"\.(ssm_|time_mix_|shortconv)")  # llama-arch.cpp
 
@@ -72,7 +73,10 @@ class DraftCopies:
         self._cancelled, self._progress = cancelled, progress
 
     def copy_of(self, source: Header) -> Copy | NoCopy:
-        """The copy of `source`, made if need be (some seconds). Raises Cancelled only."""
+        """The copy of `source`, made if need be (some seconds).
+
+        Raises Cancelled, and ModelError when the source has gone in the meantime.
+        """
         if reason := objection(source):
             return NoCopy(reason)
         try:
@@ -96,8 +100,7 @@ class DraftCopies:
         key = {"path": str(path.absolute()), **file_identity(path)}
         digest = self._state.load(DIGESTS, key)
         if digest is None:
-            with path.open("rb") as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            digest = _digest(path, self._cancelled)
             self._state.save(DIGESTS, key, digest)
         return str(digest)
 
@@ -189,6 +192,17 @@ def copied_bytes(tensor: Tensor) -> int:
     if len(tensor.shape) < 2 or tensor.shape[0] % _BLOCK:
         return tensor.n_bytes
     return tensor.n_params // _BLOCK * _BLOCK_BYTES
+
+
+def _digest(path: Path, cancelled: Callable[[], bool]) -> str:
+    """The SHA-256 of a file, some seconds for a large one. Raises OSError and Cancelled."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while piece := file.read(_PIECE_BYTES):
+            if cancelled():
+                raise Cancelled
+            digest.update(piece)
+    return digest.hexdigest()
 
 
 def _stem(source: Path) -> str:

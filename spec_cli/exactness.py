@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from spec_cli.errors import Cancelled, ResourceError
+from spec_cli.calibration import checked_times
+from spec_cli.errors import ResourceError
+from spec_cli.llama.apart import run_apart
 from spec_cli.llama.model import LlamaModel
+from spec_cli.llama.native import KV_TYPES
 from spec_cli.llama.probe import Prober
 from spec_cli.spec.costs import TARGET_WIDTHS, PassTimes
 from spec_cli.spec.exactness import (
@@ -20,6 +21,7 @@ from spec_cli.spec.exactness import (
     Kernels,
     Rollback,
     WidthProbe,
+    Widths,
     affordable,
     cheapest,
     fast,
@@ -30,7 +32,6 @@ from spec_cli.state import StateStore, file_identity
 
 PLANS = "exactness-plans"
 PROBE_VERSION = 4  # of what a probe tries and how a price is reckoned
-_POLL_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +106,9 @@ class Planner:
         return self._keep(self._plan(prober))
 
     def try_kernels(self) -> ExactnessPlan:
-        """Try every way to load the target, and keep the cheapest exact plan.
+        """Try the ways to load the target, and keep the cheapest exact plan.
 
-        Stops early where the default way is affordable. Raises ResourceError or Cancelled.
+        The first affordable one is the last that is tried. Raises ResourceError or Cancelled.
         """
         probes: list[WidthProbe] = []
         reference: WidthProbe | None = None
@@ -149,42 +150,14 @@ class Planner:
             "devices": setup.devices,
             "kernels": asdict(kernels),
         }
-        with subprocess.Popen(
-            # -P: nothing is imported from the current directory.
-            [sys.executable, "-P", "-m", "spec_cli.llama.trial", json.dumps(order)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as process:
-            out, error = self._outcome(process)
-        if process.returncode != 0:
-            if self._cancelled():
-                raise Cancelled
-            raise ResourceError(f"the kernels cannot be tried: {_told(process.returncode, error)}")
-        return [_probe_from_json(value) for value in json.loads(out)]
-
-    def _outcome(self, process: subprocess.Popen[str]) -> tuple[str, str]:
-        """What the process wrote on stdout and stderr; it is killed when the user stops us."""
-        while True:
-            try:
-                return process.communicate(timeout=_POLL_S)
-            except subprocess.TimeoutExpired:
-                if self._cancelled():
-                    process.kill()
-                    raise Cancelled from None
+        ended = run_apart("spec_cli.llama.trial", json.dumps(order), cancelled=self._cancelled)
+        if ended.exit_code != 0:
+            raise ResourceError(f"the kernels cannot be tried: {ended.reason}")
+        return [_probe_from_json(value) for value in json.loads(ended.output)]
 
     def _keep(self, plan: ExactnessPlan) -> ExactnessPlan:
         self._state.save(PLANS, self._setup.key(self._exact), asdict(plan))
         return plan
-
-
-def _told(returncode: int, error: str) -> str:
-    """The one line of a failed process's stderr that says why; a crash says it first."""
-    lines = [line.strip() for line in error.splitlines() if line.strip()]
-    if not lines:
-        return f"their process ended with {returncode}"
-    return lines[0] if returncode < 0 else lines[-1]
 
 
 def _priced(probe: WidthProbe, reference: WidthProbe) -> WidthProbe:
@@ -199,19 +172,37 @@ def _priced(probe: WidthProbe, reference: WidthProbe) -> WidthProbe:
 
 
 def plan_from_json(value: Any) -> ExactnessPlan | None:
-    """The plan that was stored; None when there is none, or another version wrote it."""
+    """The plan that was stored.
+
+    None where there is none, another version wrote it, or an edit has spoilt it.
+    """
     try:
+        times = _times_from_json(value["times"])
         return ExactnessPlan(
-            kernels=Kernels(**value["kernels"]),
-            widths=None if value["widths"] is None else tuple(value["widths"]),
-            price=value["price"],
-            max_difference=value["max_difference"],
-            times=_times_from_json(value["times"]),
+            kernels=_kernels_from_json(value["kernels"]),
+            widths=None if value["widths"] is None else _some_of(times.widths, value["widths"]),
+            price=float(value["price"]),
+            max_difference=float(value["max_difference"]),
+            times=times,
             long_times=_times_from_json(value["long_times"]),
             rollback=Rollback(value["rollback"]),
         )
     except (KeyError, TypeError, ValueError):
         return None
+
+
+def _kernels_from_json(value: Mapping[str, Any]) -> Kernels:
+    kernels = Kernels(**value)
+    if not {kernels.k_type, kernels.v_type} <= set(KV_TYPES):
+        raise ValueError("unknown types of the KV cache")
+    return kernels
+
+
+def _some_of(known: Widths, widths: Sequence[Any]) -> Widths:
+    chosen = tuple(width for width in known if width in widths)
+    if not chosen or list(chosen) != list(widths):
+        raise ValueError("not some of the widths")
+    return chosen
 
 
 def _probe_from_json(value: Mapping[str, Any]) -> WidthProbe:
@@ -227,4 +218,4 @@ def _probe_from_json(value: Mapping[str, Any]) -> WidthProbe:
 
 
 def _times_from_json(value: Mapping[str, Any]) -> PassTimes:
-    return PassTimes(tuple(value["widths"]), tuple(value["seconds"]))
+    return checked_times(value["widths"], value["seconds"])

@@ -61,10 +61,10 @@ def open_shared(path: Path) -> Iterator[BinaryIO]:
 
 
 def not_written(path: Path, error: OSError) -> SpecError:
-    """What to raise when a file that is continued by the same command cannot be added to."""
+    """The error of a file that cannot be appended to, and that the same command continues."""
     return SpecError(
         f"cannot write {path}: {error.strerror}",
-        hint="what was finished before is in it: the same command goes on from there",
+        hint="what was finished is in it; run the same command again to continue from there",
     )
 
 

@@ -13,7 +13,7 @@ from spec_cli.gguf import Header
 from spec_cli.host_memory import HostMemory
 from spec_cli.llama.devices import Device, find_device, offload_devices
 from spec_cli.llama.library import library
-from spec_cli.llama.repacking import repacked
+from spec_cli.llama.repacking import repacking
 from spec_cli.memory import MemoryPlan, Placement
 from spec_cli.settings import ALL_LAYERS, SessionSettings
 
@@ -37,9 +37,10 @@ class Offload:
 
 
 class Fitter:
-    """Says where the layers of `target` and `draft` go, and refuses what has no room.
+    """Says where the layers of `target` and `draft` go, and refuses what does not fit.
 
-    Until the first `fit`, layers that were left to it count as all; after it, as many as fitted.
+    Where nobody said how many layers, that is all of them before the first `fit`, and as many as
+    fitted after it.
     Raises ResourceError for a device that is not there.
     """
 
@@ -65,13 +66,13 @@ class Fitter:
     def shortage(
         self, plan: MemoryPlan, target: Header, draft: Header | None
     ) -> ResourceError | None:
-        """Why `plan`, which is of this pair, has no room, and what would have; None: it has."""
+        """Why `plan`, made for this pair, does not fit, and what would; None: it fits."""
         return shortage(plan, *self._seats(target, draft), self._settings, self._site)
 
     def fit(self, target: Header, draft: Header | None, n_ctx: int) -> None:
-        """Settle how many layers go to the devices; later calls ask whether `n_ctx` fits, too.
+        """Settle how many layers go to the devices; later calls only check that `n_ctx` fits.
 
-        Raises ResourceError when the pair has no room.
+        Raises ResourceError when the pair does not fit.
         """
         plan = self.plan(target, draft, n_ctx)
         if error := self.shortage(plan, target, draft):
@@ -104,7 +105,7 @@ class Fitter:
     def _site(self) -> Site:
         """The memory that was free before anything was loaded."""
         devices = {device.name: device for device in (*self.target.used, *self.draft.used)}
-        return site(self._host(), tuple(devices.values()), repacked(library().system_info))
+        return site(self._host(), tuple(devices.values()), repacking(library().system_info))
 
 
 def _devices(name: str | None) -> tuple[Device, ...]:

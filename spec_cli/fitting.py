@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from spec_cli.drafters.model import N_ROWS
@@ -14,6 +14,7 @@ from spec_cli.host_memory import HostMemory
 from spec_cli.llama.devices import Device
 from spec_cli.llama.memory import N_SNAPSHOTS
 from spec_cli.llama.native import ContextSettings
+from spec_cli.llama.repacking import Repacking
 from spec_cli.memory import (
     HOST,
     Demand,
@@ -33,10 +34,10 @@ _N_SEQUENCES = 2  # of a draft, and of a target while it is probed
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """The memory of this machine. The first of `rooms` is RAM; `repacked` as in `footprint`."""
+    """The memory of this machine, RAM first, and what its CPU does to weights."""
 
     rooms: tuple[Room, ...]
-    repacked: Mapping[int, float]
+    repacking: Repacking
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ class Seat:
     n_gpu_layers: int | None = None
 
 
-def site(host: HostMemory, devices: Sequence[Device], repacked: Mapping[int, float]) -> Site:
+def site(host: HostMemory, devices: Sequence[Device], repacking: Repacking) -> Site:
     """The memory that there is. A device that reports none computes in RAM, as in llama.cpp."""
     ram = Room(HOST, host.available_bytes, host.limit_bytes or host.total_bytes)
     rooms = [
@@ -57,7 +58,7 @@ def site(host: HostMemory, devices: Sequence[Device], repacked: Mapping[int, flo
         else Room(d.name, ram.free_bytes, ram.total_bytes, shares_host=True)
         for d in devices
     ]
-    return Site((ram, *rooms), repacked)
+    return Site((ram, *rooms), repacking)
 
 
 def plan_pair(
@@ -115,7 +116,7 @@ def shortage(
     models = "the two models need" if draft else "the model needs"
     return ResourceError(
         f"{models} {_gb(short.needed.resident_bytes)} of {short.room.name} ({_items(short.needed)})"
-        f", and {_gb(short.room.usable_bytes)} can be used",
+        f", but only {_gb(short.room.usable_bytes)} can be used",
         hint=f"use {', '.join(given[:-1])} or {given[-1]}" if len(given) > 1 else f"use {given[0]}",
     )
 
@@ -124,11 +125,14 @@ def layer_notice(placement: Placement, devices: Sequence[str]) -> Notice | None:
     """What the user should know where not all layers found room; None: they did."""
     if not devices or placement.n_gpu_layers == placement.n_layers:
         return None
-    where = ", ".join(devices)
+    n, role, where = placement.n_gpu_layers, placement.role, ", ".join(devices)
+    if n == 0:
+        message = f"no layer of the {role} fits on {where}; the CPU computes all of them"
+    else:
+        fit = f"{n} of the {role}'s {placement.n_layers} layers {'fits' if n == 1 else 'fit'}"
+        message = f"{fit} on {where}; the CPU computes the others"
     return Notice(
-        f"{placement.n_gpu_layers} of the {placement.role}'s {placement.n_layers} layers fit on "
-        f"{where}; the CPU computes the others",
-        "a smaller `--ctx-size` leaves room for more; `--gpu-layers N` decides otherwise",
+        message, "a smaller `--ctx-size` leaves room for more; `--gpu-layers N` sets the number"
     )
 
 
@@ -150,7 +154,7 @@ def _demand(role: str, seat: Seat, context: ContextSettings, site: Site) -> Dema
         role=role,
         file=header.path.name,
         n_ctx=context.n_ctx,
-        footprint=footprint(header, context, site.repacked),
+        footprint=footprint(header, context, site.repacking),
         devices=seat.devices,
         n_gpu_layers=seat.n_gpu_layers,
     )

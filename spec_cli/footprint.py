@@ -1,23 +1,23 @@
 """What a model takes of memory, told by its header: weights, KV cache and buffers, by layer.
 
 The sizes follow llama.cpp (llama-kv-cache.cpp, llama-memory-recurrent.cpp, llama-model.cpp). The
-cache is counted exactly where the header tells its shape, and buffers by a bound; a sliding window
-whose pattern is unknown counts as a full cache.
+cache is counted exactly where the header tells its shape, and buffers by a bound. A layer with a
+sliding window has a full cache: our contexts ask for one (`swa_full`), to roll it back.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from spec_cli.gguf import MAX_LAYERS, Header
-from spec_cli.gguf_file import BOOL, INT32, UINT32, Array, Tensor
-from spec_cli.llama.native import ContextSettings
+from spec_cli.gguf_file import INT32, UINT32, Array, Tensor
+from spec_cli.llama.native import ContextSettings, padded_cells
+from spec_cli.llama.repacking import Repacking
 
 _ELEMENT_BYTES = {"f32": 4.0, "f16": 2.0, "bf16": 2.0, "q8_0": 34 / 32}
-_LISTS = (UINT32, INT32, BOOL)
-_CELLS = 256  # llama.cpp rounds a cache up to this
+_LISTS = (UINT32, INT32)
 _VOCAB_ENTRY_BYTES = 400  # of llama.cpp's tables, a token
 _BLOCK = re.compile(r"blk\.(\d{1,4})\.")
 _INPUT = ("token_embd", "position_embd", "token_types", "per_layer_token_embd")
@@ -29,9 +29,6 @@ _WITH_SNAPSHOTS = (
     *("qwen35", "qwen35moe", "qwen4exp", "nemotron_h", "nemotron_h_moe", "lfm2", "lfm2moe"),
     *("bailingmoe3", "kimi-k3", "glm5-next", "deepseek4"),
 )
-
-# Every how many layers one is without a window, by architecture (load_swa_pattern in src/models).
-_PATTERNS = {"gemma2": 2, "gemma3": 6, "gemma3n": 5, "cohere2": 4, "gpt-oss": 2, "exaone4": 4}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +63,8 @@ class Footprint:
         return len(self.parts)
 
 
-def footprint(header: Header, context: ContextSettings, repacked: Mapping[int, float]) -> Footprint:
-    """The footprint of a model, of whose weights CPUs rearrange those of the ggml types `repacked`.
-
-    That makes them so many times as large.
-    """
+def footprint(header: Header, context: ContextSettings, repacking: Repacking) -> Footprint:
+    """The footprint of a model; `repacking` is what a CPU does to its weights."""
     n_layer = min(header.n_layer or 0, MAX_LAYERS)
     layers: list[list[Tensor]] = [[] for _ in range(n_layer)]
     input_: list[Tensor] = []
@@ -82,43 +76,42 @@ def footprint(header: Header, context: ContextSettings, repacked: Mapping[int, f
         else:
             (input_ if tensor.name.startswith(_INPUT) else output).append(tensor)
     parts = [
-        replace(_weights(layer, repacked), cache_bytes=_cache_bytes(layer, header, i, context))
+        replace(_weights(layer, repacking), cache_bytes=_cache_bytes(layer, header, i, context))
         for i, layer in enumerate(layers)
     ]
     has_cache = any(_has_cache(layer) for layer in layers)
     n_caches = has_cache + bool(_integer(header, "attention.sliding_window"))
     return Footprint(
-        input=_weights(input_, {}),
-        parts=(*parts, _output(output, input_, repacked)),
+        input=_weights(input_, Repacking({}, {})),
+        parts=(*parts, _output(output, input_, repacking)),
         compute_bytes=_compute_bytes(header, context, n_caches=n_caches),
         host_bytes=len(header.vocab.tokens) * (4 * context.n_rows + _VOCAB_ENTRY_BYTES),
     )
 
 
-def _weights(tensors: Sequence[Tensor], repacked: Mapping[int, float]) -> Part:
-    sizes = [(_packed_bytes(tensor, repacked), tensor.n_bytes) for tensor in tensors]
+def _weights(tensors: Sequence[Tensor], repacking: Repacking) -> Part:
+    sizes = [(_packed_bytes(tensor, repacking), tensor.n_bytes) for tensor in tensors]
     return Part(
         packed_bytes=sum(packed for packed, _ in sizes),
         plain_bytes=sum(plain for packed, plain in sizes if not packed),
     )
 
 
-def _packed_bytes(tensor: Tensor, repacked: Mapping[int, float]) -> int:
+def _packed_bytes(tensor: Tensor, repacking: Repacking) -> int:
     """The size of a weight that is rearranged; 0: it is not."""
     if len(tensor.shape) < 2 or tensor.shape[1] % 8:
         return 0
-    return round(tensor.n_bytes * repacked.get(tensor.kind, 0))
+    growth = repacking.matrices if len(tensor.shape) == 2 else repacking.experts
+    return round(tensor.n_bytes * growth.get(tensor.kind, 0))
 
 
-def _output(
-    tensors: Sequence[Tensor], input_: Sequence[Tensor], repacked: Mapping[int, float]
-) -> Part:
+def _output(tensors: Sequence[Tensor], input_: Sequence[Tensor], repacking: Repacking) -> Part:
     """The output head. Without one of its own, a model uses the embedding a second time."""
-    part = _weights(tensors, repacked)
+    part = _weights(tensors, repacking)
     embedding = next((t for t in input_ if t.name == "token_embd.weight"), None)
     if embedding is None or any(t.name == "output.weight" for t in tensors):
         return part
-    if packed_bytes := _packed_bytes(embedding, repacked):
+    if packed_bytes := _packed_bytes(embedding, repacking):
         return replace(part, packed_bytes=part.packed_bytes + packed_bytes)
     return replace(part, copied_bytes=embedding.n_bytes)
 
@@ -134,7 +127,7 @@ def _cache_bytes(
 
 
 def _has_cache(tensors: Sequence[Tensor]) -> bool:
-    """Whether a layer with these weights has keys; a linear one has a fused projection, too."""
+    """Whether a layer with these weights has keys; a linear layer's fused projection is none."""
     names = _names(tensors)
     return any(name.startswith(_KEYS) for name in names) or (
         any(name.startswith("attn_qkv") for name in names) and not _has_state(tensors)
@@ -157,24 +150,7 @@ def _kv_bytes(header: Header, index: int, context: ContextSettings) -> int:
         n_heads = _per_layer(header, "attention.head_count", index) or 0
     element_bytes = (header.key_length or 0) * _ELEMENT_BYTES[context.k_type]
     element_bytes += (header.value_length or 0) * _ELEMENT_BYTES[context.v_type]
-    return int(n_heads * element_bytes * _n_cells(header, index, context))
-
-
-def _n_cells(header: Header, index: int, context: ContextSettings) -> int:
-    n_cells = _padded(context.n_cells)
-    window = _integer(header, "attention.sliding_window")
-    if not window or not _is_windowed(header, index):
-        return n_cells
-    return min(n_cells, _padded(window + context.n_batch))
-
-
-def _is_windowed(header: Header, index: int) -> bool:
-    """Whether a layer sees its last tokens only; False where the file does not tell."""
-    stated = header.values.get(f"{header.architecture}.attention.sliding_window_pattern")
-    if isinstance(stated, Array):
-        return bool(_element(stated, index))
-    period = stated if type(stated) is int else _PATTERNS.get(header.architecture)
-    return period is not None and (period == 0 or index % period < period - 1)
+    return int(n_heads * element_bytes * padded_cells(context.n_cells))
 
 
 def _n_states(header: Header, context: ContextSettings) -> int:
@@ -202,8 +178,8 @@ def _state_bytes(header: Header) -> int:
 def _compute_bytes(header: Header, context: ContextSettings, *, n_caches: int) -> int:
     """A bound on the buffers of one pass: activations, the mask of each kind of cache, logits.
 
-    llama.cpp 0c1e57098 takes from half of it to all of it, by the shape of the model;
-    `tests/contract/test_memory.py` holds it against llama.cpp.
+    llama.cpp 0c1e57098 takes half of it to all of it, depending on the shape of the model;
+    `tests/contract/test_memory.py` compares the two.
     """
     n_embd = header.n_embd or 0
     n_wide = max(
@@ -212,14 +188,10 @@ def _compute_bytes(header: Header, context: ContextSettings, *, n_caches: int) -
     )
     n_experts = _integer(header, "expert_used_count") or 1
     activations = 4 * context.n_batch * (6 * n_embd + 3 * n_wide * n_experts)
-    masks = n_caches * 2 * context.n_batch * _padded(context.n_cells)
+    masks = n_caches * 2 * context.n_batch * padded_cells(context.n_cells)
     logits = 4 * context.n_rows * len(header.vocab.tokens)
     states = _n_states(header, context) * _state_bytes(header)  # those that a layer writes
     return activations + masks + logits + states
-
-
-def _padded(n: int) -> int:
-    return -(-n // _CELLS) * _CELLS
 
 
 def _integer(header: Header, key: str) -> int | None:
@@ -228,15 +200,10 @@ def _integer(header: Header, key: str) -> int | None:
 
 
 def _per_layer(header: Header, key: str, index: int) -> int | None:
-    """A number that is stated once for all layers, or layer by layer."""
+    """A number that is stated once for all layers, or layer by layer; 0 for one left out."""
     value = header.values.get(f"{header.architecture}.{key}")
-    if isinstance(value, Array):
-        return _element(value, index)
-    return value if type(value) is int else None
-
-
-def _element(array: Array, index: int) -> int:
-    """The element of a layer; 0 where there is none."""
-    if array.kind not in _LISTS or not index < len(array) <= MAX_LAYERS:
+    if not isinstance(value, Array):
+        return value if type(value) is int else None
+    if value.kind not in _LISTS or not index < len(value) <= MAX_LAYERS:
         return 0
-    return int(array.numbers()[index])
+    return int(value.numbers()[index])

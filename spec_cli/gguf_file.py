@@ -26,7 +26,7 @@ _FIRST_READ_BYTES = 8 << 20  # holds a vocabulary of 150,000 tokens
 _STEP_BYTES = 2 << 20
 _FETCH_AGAIN = "delete the file and download it again"
 
-UINT32, INT32, BOOL, STRING, _ARRAY = 4, 5, 7, 8, 9
+UINT32, INT32, STRING, _ARRAY = 4, 5, 8, 9
 _NUMBERS = {
     kind: struct.Struct(f"<{code}")
     for kind, code in [*enumerate("BbHhIif?"), (10, "Q"), (11, "q"), (12, "d")]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-_CGROUPS = Path("/sys/fs/cgroup")
-_MEMBERSHIP = Path("/proc/self/cgroup")
+from spec_cli.cgroups import CGROUPS, MEMBERSHIP, groups_around
+
 # v1 writes "no limit" as the largest multiple of a page.
 _NO_LIMIT_BYTES = 1 << 60
 
@@ -24,13 +23,13 @@ class HostMemory:
     limit_bytes: int | None = None
 
 
-def host_memory(cgroups: Path = _CGROUPS, membership: Path = _MEMBERSHIP) -> HostMemory:
+def host_memory(cgroups: Path = CGROUPS, membership: Path = MEMBERSHIP) -> HostMemory:
     """The RAM of this process, now."""
     import psutil  # slow to import
 
     system = psutil.virtual_memory()
     available, tightest = system.available, None
-    for group in _groups(cgroups, membership):
+    for group in groups_around("memory", cgroups, membership):
         limit = _limit(group)
         if limit is None or limit >= system.total:
             continue
@@ -44,29 +43,6 @@ def swap_in_use() -> int:
     import psutil
 
     return int(psutil.swap_memory().used)
-
-
-def _groups(cgroups: Path, membership: Path) -> Iterator[Path]:
-    """The directories of this process's memory cgroup and of those around it."""
-    try:
-        lines = membership.read_text().splitlines()
-    except OSError:
-        return  # macOS
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
-        if controllers == "":  # v2
-            root = cgroups
-        elif "memory" in controllers.split(","):
-            root = cgroups / "memory"
-        else:
-            continue
-        group = root / path.lstrip("/")
-        while True:
-            if group.is_dir():
-                yield group
-            if group == root or root not in group.parents:
-                break
-            group = group.parent
 
 
 def _limit(group: Path) -> int | None:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from huggingface_hub.errors import HfHubHTTPError
 
 _ANSWER_TIMEOUT_S = 10.0
+_WRONG_LENGTH = "it sent more or less than was asked for"
 
 
 class HubUnreachable(DownloadError):
@@ -119,6 +120,12 @@ def fetch_from_hub(slot: Slot, on_bytes: Callable[[int], None]) -> None:
             hint=f"run `hf download {slot.repo} {slot.file}`, then this command again",
         )
     url = hf_hub_url(slot.repo, slot.file, revision=slot.revision, endpoint=endpoint())
+
+    def report(n_bytes: int) -> None:
+        if n_bytes > slot.size_bytes:  # there may be no end of them
+            raise _unreachable(_WRONG_LENGTH)
+        on_bytes(n_bytes)
+
     with open_partial(slot) as partial, _explained(slot.repo):
         start = partial.seek(0, os.SEEK_END)
         if start > slot.size_bytes:
@@ -129,7 +136,7 @@ def fetch_from_hub(slot: Slot, on_bytes: Callable[[int], None]) -> None:
             resume_size=start,
             headers=build_hf_headers(),
             expected_size=slot.size_bytes,
-            tqdm_class=_bar_class(on_bytes),
+            tqdm_class=_bar_class(report),
         )
 
 
@@ -147,17 +154,14 @@ def read_range(slot: Slot, start: int, n_bytes: int) -> bytes:
         if n_received > end - start:
             raise _unreachable("it sends whole files only")
 
-    try:
-        with _explained(slot.repo):
-            http_get(
-                url,
-                data,
-                headers={**build_hf_headers(), "Range": f"bytes={start}-{end - 1}"},
-                expected_size=end - start,
-                tqdm_class=_bar_class(check),
-            )
-    except OSError as error:  # the client's word for fewer bytes than expected
-        raise _unreachable("it sent less than was asked for") from error
+    with _explained(slot.repo):
+        http_get(
+            url,
+            data,
+            headers={**build_hf_headers(), "Range": f"bytes={start}-{end - 1}"},
+            expected_size=end - start,
+            tqdm_class=_bar_class(check),
+        )
     return data.getvalue()
 
 
@@ -242,6 +246,10 @@ def _explained(repo: str) -> Iterator[None]:
         raise DownloadError(f"`{repo}` is not the name of a repository") from error
     except TransportError as error:
         raise _unreachable(str(error) or type(error).__name__) from error
+    except OSError as error:
+        if error.errno is not None:
+            raise  # the disk's; without a number, it is the client's word for a wrong length
+        raise _unreachable(_WRONG_LENGTH) from error
     finally:
         logger.setLevel(level)
 

@@ -84,9 +84,9 @@ class Loader:
             hint = f"leave `--threads` out: the default here is {usable_cores()}"
             environment.notify(Notice(f"{threads} on {cpus} slow each other down", hint, "warning"))
         if settings.n_gpu_layers and not offload_devices():
-            hint = "set it up for CUDA or Metal (see the README), or leave `--gpu-layers` out"
+            hint = "build it for CUDA or Metal (see docs/start.md), or leave `--gpu-layers` out"
             environment.notify(
-                Notice("this build of llama.cpp has no GPU here: the CPU is used", hint, "warning")
+                Notice("this build of llama.cpp finds no GPU: the CPU is used", hint, "warning")
             )
 
     @property
@@ -130,6 +130,15 @@ class Loader:
     def stored_draft_times(self, path: Path) -> PassTimes | None:
         """Pass times of a draft model from an earlier run here; None: there was none."""
         return self._draft_timer(path).stored()
+
+    def facts(self, offload: Offload) -> dict[str, Any]:
+        """What measurements of any model depend on, besides the model."""
+        return {
+            "build": f"{library().version} {library().system_info}",
+            "devices": [f"{d.name} {d.description}" for d in offload.used or (cpu_device(),)],
+            "n_gpu_layers": offload.n_layers,
+            "n_threads": self.n_threads,
+        }
 
     def context(self, model: LlamaModel, settings: ContextSettings) -> LlamaContext:
         """A context of `model`. Raises ResourceError."""
@@ -250,12 +259,3 @@ class Loader:
             cancelled=self._env.cancelled,
             progress=self._env.progress,
         )
-
-    def facts(self, offload: Offload) -> dict[str, Any]:
-        """What measurements of any model depend on, besides the model."""
-        return {
-            "build": f"{library().version} {library().system_info}",
-            "devices": [f"{d.name} {d.description}" for d in offload.used or (cpu_device(),)],
-            "n_gpu_layers": offload.n_layers,
-            "n_threads": self.n_threads,
-        }

@@ -49,9 +49,9 @@ class Measurements:
         found = self._plans(file_identity(path))
         return min(found, key=lambda target: target.exact is not Exact.AUTO, default=None)
 
-    def any_target(self) -> MeasuredTarget | None:
-        """The newest plan of any model."""
-        return next(iter(self._plans({})), None)
+    def any_drafted_for(self) -> MeasuredTarget | None:
+        """The newest plan of any model whose passes have room for drafts."""
+        return next((found for found in self._plans({}) if found.plan.max_width != 1), None)
 
     def draft_times(self, path: Path, setup: Mapping[str, Any]) -> PassTimes | None:
         """The pass times of the draft model file at `path` in that set-up."""

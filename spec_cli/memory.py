@@ -69,7 +69,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """A model to be placed: `n_gpu_layers` None is as many as fit on `devices`, names of rooms."""
+    """A model to be placed on `devices`, names of rooms; `n_gpu_layers` None: as much as fits."""
 
     role: str  # "target" or "draft"
     file: str

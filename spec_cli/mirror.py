@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import lzma
 import os
 import shutil
 import subprocess
@@ -90,7 +91,7 @@ def pip_download(requirement: str, directory: Path) -> Path:
     wheels = list(directory.glob("*.whl"))
     if done.returncode != 0 or not wheels:
         raise DownloadError(
-            f"pip cannot fetch `{requirement}` of the mirror: {_reason(done.stderr)}",
+            f"pip cannot fetch `{requirement}` from the mirror: {_reason(done.stderr)}",
             hint="check the network and pip's index settings, then run the command again",
         )
     return wheels[0]
@@ -132,7 +133,8 @@ def _chunks(wheel: Path, member: str) -> Iterator[bytes]:
                 yield chunk
     except KeyError as error:
         raise DownloadError(f"the wheel `{wheel.name}` has no `{member}`") from error
-    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+    except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError) as error:
+        # RuntimeError: it is encrypted, or packed in a way that is not known here.
         raise DownloadError(
             f"the wheel `{wheel.name}` is damaged: {error}",
             hint="run the command again to fetch it anew",
@@ -161,8 +163,10 @@ def _read_journal(mirror: Mirror, slot: Slot) -> Joined:
         joined = Joined(**json.loads(slot.journal_path.read_text()))
     except (ValueError, TypeError, RecursionError):
         return fresh
-    fits = slot.partial_path.stat().st_size >= joined.n_bytes
-    return joined if fits and joined.package == fresh.package else fresh
+    n_there = slot.partial_path.stat().st_size
+    are_counts = all(type(n) is int and n >= 0 for n in (joined.parts, joined.n_bytes))
+    fits = are_counts and joined.n_bytes <= n_there and joined.package == fresh.package
+    return joined if fits else fresh
 
 
 def _write_journal(slot: Slot, joined: Joined) -> None:

@@ -118,7 +118,7 @@ def parse_model(text: str, base: Path = Path()) -> ModelRef | None:
 
 def is_relative_path(file: str) -> bool:
     """Whether `file` stays below the directory it is joined to."""
-    return not file.startswith("/") and not {"", ".", ".."} & set(file.split("/"))
+    return "\0" not in file and not {"", ".", ".."} & set(file.split("/"))
 
 
 def _expanded(text: str) -> Path:

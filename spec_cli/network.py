@@ -11,14 +11,20 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def is_reachable(url: str, timeout_s: float = TIMEOUT_S) -> bool:
-    """Whether a connection to the server of `url`, or to the proxy for it, opens in time."""
-    host, port = first_hop(url)
+    """Whether a connection to the server of `url`, or to the proxy for it, opens in time.
+
+    None opens to an address that no server can have.
+    """
+    try:
+        host, port = first_hop(url)
+    except ValueError:
+        return False
     opened = threading.Event()
 
     def connect() -> None:
         try:
             socket.create_connection((host, port), timeout=timeout_s).close()
-        except OSError:
+        except (OSError, ValueError):  # the latter: no host can have this name
             return
         opened.set()
 
@@ -30,7 +36,10 @@ def is_reachable(url: str, timeout_s: float = TIMEOUT_S) -> bool:
 
 
 def first_hop(url: str) -> tuple[str, int]:
-    """Host and port that a request to `url` connects to: those of the user's proxy, if any."""
+    """Host and port that a request to `url` connects to: those of the user's proxy, if any.
+
+    Raises ValueError for an address that is none, such as one with the port `x`.
+    """
     from urllib.request import getproxies, proxy_bypass  # slow to import
 
     target = urlsplit(url)

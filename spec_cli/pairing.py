@@ -132,7 +132,7 @@ def _size_notes(target: Header, draft: Header) -> Iterator[Notice]:
     if draft.n_params >= target.n_params:
         yield Notice(
             f"the draft has {parameters(draft.n_params)} parameters and the target "
-            f"{parameters(target.n_params)}: drafting cannot be faster",
+            f"{parameters(target.n_params)}: drafting will hardly be faster",
             hint="use a smaller draft"
             if draft.n_params == target.n_params
             else "swap target and draft",

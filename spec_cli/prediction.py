@@ -82,6 +82,8 @@ class Prediction:
     @property
     def sentence(self) -> str:
         """What the pair has shown, else the range, in words."""
+        if not self.basis.k_max:
+            return "nothing: passes of the target have one row here, so no draft can be checked"
         costs = "measured here" if self.basis.is_measured else "estimated"
         if verdict := self.basis.costs.verdict(self.basis.k_max):
             return f"{verdict} (costs {costs})"
@@ -137,7 +139,7 @@ def basis_of(
         if basis := measured_basis(measurements, target.path, draft.path, found):
             return basis
         known = measurements.target(target.path)
-    return estimated_basis(target, draft, known or measurements.any_target())
+    return estimated_basis(target, draft, known or measurements.any_drafted_for())
 
 
 def measured_basis(

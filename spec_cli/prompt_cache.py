@@ -30,6 +30,16 @@ _MAGIC = _KIND + b"1\n"
 _MAX_HEADER_BYTES = 1 << 16
 _MAC_BYTES = 32
 _KEY = {"of": "prompt cache"}
+# What a user calls what differs; other names of a binding are plain words.
+_IN_WORDS = {
+    "program": "version of `spec-cli`",
+    "build": "build of llama.cpp",
+    "devices": "device",
+    "kernels": "choice of kernels",
+    "n_gpu_layers": "`--gpu-layers`",
+    "n_threads": "`--threads`",
+    "n_batch": "`--batch-size`",
+}
 
 Buffer = bytes | bytearray | memoryview
 
@@ -125,7 +135,8 @@ def _read(file: FileIO, key: bytes, bindings: Mapping[str, Mapping[str, Any]]) -
         if differing is None:
             parts[name] = _read_part(file, part)
         elif not parts:
-            raise UnusableCacheError(f"it was made with another {differing}")
+            another = _IN_WORDS.get(differing, differing)
+            raise UnusableCacheError(f"it was made with another {another}")
         else:
             file.seek(sizes[name], os.SEEK_CUR)
     return parts

@@ -59,7 +59,7 @@ class PromptReuse:
         """
         self._key = user_key(store)
         if session.model.is_recurrent:
-            return self._unused("the target's memory is recurrent: it keeps no beginnings")
+            return self._unused("the target's memory is recurrent and cannot be cached")
         try:
             parts = read_cache(self._path, self._key, session.bindings())
         except FileNotFoundError:

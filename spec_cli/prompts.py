@@ -91,8 +91,10 @@ def _from_json(line: str, number: int, where: str) -> NamedPrompt:
         raise UsageError(
             f"{where} is not JSON: {error.msg} at column {error.colno}", hint=hint
         ) from None
-    except (ValueError, RecursionError):  # a number, or a nesting, without end
-        raise UsageError(f"{where} is JSON that no program can hold") from None
+    except (ValueError, RecursionError):  # more digits or nesting than Python reads
+        raise UsageError(
+            f"{where} has a number that is too long, or is nested too deeply"
+        ) from None
     if not isinstance(value, dict):
         raise UsageError(f"{where} is not a JSON object", hint='write `{"prompt": "..."}`')
     fields = {"id": f"line-{number}", "kind": _OWN_KIND} | value

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 
 DEFAULT_QUANT = "Q4_K_M"
 
-_SPLIT = re.compile(r"-(\d{5})-of-(\d{5})(?=\.gguf$)", re.IGNORECASE)
-_TAG = re.compile(r"(?:UD-)?(?:I?Q\d\w*|TQ\d\w*|MXFP\d\w*|BF16|F16|F32)$", re.IGNORECASE)
+_SPLIT = re.compile(r"-([0-9]{5})-of-((?!00000)[0-9]{5})(?=\.gguf$)", re.IGNORECASE)
+_TAG = re.compile(r"(?:UD-)?(?:I?Q\d\w*|TQ\d\w*|(?:MX|NV)FP\d\w*|BF16|FP?16|FP?32)$", re.IGNORECASE)
 
 
 def choose_file(names: Iterable[str], quant: str) -> str | None:

@@ -107,7 +107,7 @@ def _pair(name: str, entry: PairEntry, files: Files) -> Pair:
     def model(text: str) -> ModelRef:
         ref = _find_model(text, files, base=entry.path.parent)
         if ref is None:
-            problem = f"{entry.path}: the pair `{name}` names `{text}`, which is no model"
+            problem = f"{entry.path}: the pair `{name}` names `{text}`, which is not a model"
             hint = "write `user/repo:QUANT`, `hf://user/repo/x.gguf` or `./x.gguf`"
             raise UsageError(problem, hint=hint)
         return ref

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
+import fcntl
+import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from spec_cli.errors import UsageError
+from spec_cli.prompt import decode_text
+from spec_cli.whole_file import WholeFile
 
 
 def add_pair(path: Path, name: str, fields: Mapping[str, str | int]) -> None:
@@ -19,18 +22,18 @@ def add_pair(path: Path, name: str, fields: Mapping[str, str | int]) -> None:
     """
     import tomlkit  # slow to import
 
-    text = _read(path)
-    document = tomlkit.parse(text)
-    pairs: Any = document.setdefault("pairs", tomlkit.table(is_super_table=True))
-    if name in pairs:
-        _replace_fields(pairs[name], fields)
-    else:
-        table = tomlkit.table()
-        table.update(fields)
-        pairs[name] = table
-    wanted = _plain(text)
-    wanted.setdefault("pairs", {})[name] = dict(fields)
-    _write(path, tomlkit.dumps(document), wanted)
+    with _locked(path) as text:
+        document = tomlkit.parse(text)
+        pairs: Any = document.setdefault("pairs", tomlkit.table(is_super_table=True))
+        if name in pairs:
+            _replace_fields(pairs[name], fields)
+        else:
+            table = tomlkit.table()
+            table.update(fields)
+            pairs[name] = table
+        wanted = tomllib.loads(text)
+        wanted.setdefault("pairs", {})[name] = dict(fields)
+        _write(path, tomlkit.dumps(document), wanted)
 
 
 def forget_pair(path: Path, name: str) -> bool:
@@ -40,16 +43,18 @@ def forget_pair(path: Path, name: str) -> bool:
     """
     import tomlkit  # slow to import
 
-    text = _read(path)
-    wanted = _plain(text)
-    if name not in wanted.get("pairs", {}):
+    if not path.exists():
         return False
-    document = tomlkit.parse(text)
-    pairs: Any = document["pairs"]
-    del pairs[name], wanted["pairs"][name]
-    if not wanted["pairs"]:
-        del document["pairs"], wanted["pairs"]
-    _write(path, tomlkit.dumps(document), wanted)
+    with _locked(path) as text:
+        wanted = tomllib.loads(text)
+        if name not in wanted.get("pairs", {}):
+            return False
+        document = tomlkit.parse(text)
+        pairs: Any = document["pairs"]
+        del pairs[name], wanted["pairs"][name]
+        if not wanted["pairs"]:
+            del document["pairs"], wanted["pairs"]
+        _write(path, tomlkit.dumps(document), wanted)
     return True
 
 
@@ -60,42 +65,30 @@ def _replace_fields(table: Any, fields: Mapping[str, str | int]) -> None:
         table[key] = value
 
 
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8-sig") if path.exists() else ""
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from error
-
-
-def _plain(text: str) -> dict[str, Any]:
-    return tomllib.loads(text)
-
-
-def _write(path: Path, text: str, wanted: Mapping[str, Any]) -> None:
-    """Replace the file, if `text` says what is wanted and nothing else has changed in it."""
-    if _plain(text) != wanted:
-        raise UsageError(
-            f"{path} is written in a way that cannot be edited here",
-            hint="write the pair as a table of its own, `[pairs.NAME]`",
-        )
-    path = path.resolve()  # it may be a link to where the user keeps such files
+@contextmanager
+def _locked(path: Path) -> Iterator[str]:
+    """The text of the file, made if need be, while other processes wait to change it."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _replace(path, text)
+        while True:
+            with path.open("a+b") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                if not os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                    continue  # the process that held it has replaced it
+                file.seek(0)
+                yield decode_text(file.read(), str(path))
+                return
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}") from error
 
 
-def _replace(path: Path, text: str) -> None:
-    with tempfile.NamedTemporaryFile(
-        "w", dir=path.parent, prefix=f".{path.name}.", encoding="utf-8", delete=False
-    ) as file:
-        new = Path(file.name)
-        try:
-            file.write(text)
-            file.flush()
-            if path.exists():
-                shutil.copymode(path, new)
-            new.replace(path)
-        finally:
-            new.unlink(missing_ok=True)
+def _write(path: Path, text: str, wanted: Mapping[str, Any]) -> None:
+    """Replace the file, if `text` says what is wanted and nothing else has changed in it."""
+    if tomllib.loads(text) != wanted:
+        raise UsageError(
+            f"{path} is written in a way that cannot be edited here",
+            hint="write the pair as a table of its own, `[pairs.NAME]`",
+        )
+    with WholeFile(path) as whole:
+        whole.file.write(text.encode())
+        whole.keep()

@@ -15,6 +15,7 @@ from typing import Any
 from spec_cli.errors import UsageError, wrong_value
 from spec_cli.modelref import Mirror, RepoFile, is_relative_path
 from spec_cli.names import nearest
+from spec_cli.settings import MAX_DRAFT_TOKENS
 
 _Schema = Mapping[str, type]
 _FILE: _Schema = {"default": str, "pairs": dict, "files": dict}
@@ -29,6 +30,10 @@ _FACTS: _Schema = {
 }
 _MIRROR: _Schema = {"package": str, "version": str, "member": str, "parts": int}
 _TYPE_NAMES = {str: "a string", int: "an integer", dict: "a table"}
+# Names and versions of an index alone: pip would also take a path, an address or an option of its
+# own, and what it finds there may run code.
+_PACKAGE = r"[A-Za-z0-9](?:[A-Za-z0-9._-]|\{n(?::02)?\})*"
+_VERSION = r"[0-9]+(?:\.[0-9]+)*(?:(?:a|b|rc|\.post|\.dev)[0-9]+)*"
 _FACTS_KEY = re.compile(r"(?P<repo>[\w.-]+(?:/[\w.-]+)?):(?P<quant>[\w.-]+)")
 
 
@@ -112,7 +117,8 @@ class _Table:
 def _pair(table: _Table) -> PairEntry:
     table.check(_PAIR, required=("target",))
     entry = PairEntry(path=table.path, **table.values)
-    table.require("draft_tokens", entry.draft_tokens is None or entry.draft_tokens > 0, "positive")
+    allowed = entry.draft_tokens is None or 1 <= entry.draft_tokens <= MAX_DRAFT_TOKENS
+    table.require("draft_tokens", allowed, f"from 1 to {MAX_DRAFT_TOKENS}")
     return entry
 
 
@@ -126,6 +132,8 @@ def _facts(table: _Table) -> RepoFile:
     inside = known.file is None or is_relative_path(known.file)
     table.require("file", inside, "a path in the repository")
     table.require("revision", _matches(r"\w[\w.+-]*", known.revision), "a commit or a version")
+    positive = known.size_bytes is None or known.size_bytes > 0
+    table.require("size_bytes", positive, "positive")
     table.require("sha256", _matches(r"[0-9a-f]{64}", known.sha256), "64 lower-case hex digits")
     complete = known.file and known.revision and known.size_bytes and known.sha256
     if known.mirror and not complete:
@@ -141,6 +149,8 @@ def _mirror(facts: _Table) -> Mirror | None:
     table = _Table(facts.path, (*facts.keys, "mirror"), facts.values["mirror"])
     table.check(_MIRROR, required=("package", "version", "member"))
     mirror = Mirror(**table.values)
+    table.require("package", _matches(_PACKAGE, mirror.package), "the name of a package")
+    table.require("version", _matches(_VERSION, mirror.version), "a version such as `1.2.0`")
     table.require("parts", mirror.parts > 0, "positive")
     return mirror
 

@@ -231,7 +231,8 @@ class Session:
         It takes the place of all contexts that there are. Raises ResourceError.
         """
         self._target.drop_contexts()
-        self._loader.fitter.fit(self.target_header, None, n_texts * n_ctx)
+        n_cells = self._target.n_cells(n_texts, n_ctx)
+        self._loader.fitter.fit(self.target_header, None, n_cells)
         self._loader.close_contexts()
         return ParallelDecoder(
             self._target.make_sequences(n_texts, n_ctx),

@@ -98,7 +98,7 @@ class GenerationSettings:
                     "`--ignore-eos` leaves a grammar no way to end",
                     hint="leave it out: an answer ends where its grammar ends",
                 )
-            parse_gbnf(self.grammar)
+            parse_gbnf(check_text(self.grammar, "--grammar"))
         no_end = "without it, the answer ends where the model ends it"
         _require("--max-tokens", self.max_tokens, 0, 2**31 - 1, no_end)
         for stop in self.stop:

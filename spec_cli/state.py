@@ -7,7 +7,7 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,9 +25,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A stored value, what it is bound to, and its file."""
+    """A stored value, what it is bound to, its file, and when that was written."""
 
     path: Path
+    saved_ns: int
     key: Mapping[str, Any]
     value: Any
 
@@ -35,9 +36,9 @@ class Entry:
 class StateStore:
     """JSON values in a directory, one file per (kind, key), readable by its owner only.
 
-    The whole key is stored with the value and compared on load. A file that cannot be read is
-    as good as none, and one that cannot be written is only logged: nothing here is needed.
-    `problem` is for telling the user so.
+    The whole key is stored with the value, and a file is named for its key. One that cannot be
+    read, or that has another key than its name says, is as good as none; one that cannot be
+    written is only logged: nothing here is needed. `problem` is for telling the user so.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -45,9 +46,9 @@ class StateStore:
         self._was_tried = False
 
     def problem(self) -> str | None:
-        """Why what is saved will be lost, found out by writing; None where it is kept.
+        """Why nothing saved here will be kept, found out by writing; None where it will.
 
-        It is told once: None after that.
+        Only the first call tells; later ones give None.
         """
         if self._was_tried:
             return None
@@ -65,11 +66,8 @@ class StateStore:
 
     def load(self, kind: str, key: Mapping[str, Any]) -> Any | None:
         """The value saved for exactly this key, or None."""
-        try:
-            entry = json.loads(self._path(kind, key).read_text())
-            return entry["value"] if entry["key"] == dict(key) else None
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
-            return None
+        entry = self._entry(kind, self._path(kind, key))
+        return entry.value if entry else None
 
     def save(self, kind: str, key: Mapping[str, Any], value: Any) -> None:
         """Keep `value`; it appears whole or not at all."""
@@ -83,16 +81,18 @@ class StateStore:
 
     def entries(self, kind: str, part: Mapping[str, Any]) -> list[Entry]:
         """What is stored under keys that have all of `part`, the newest first."""
-        found = [entry for entry in self._entries(kind) if dict(part).items() <= entry.key.items()]
-        return sorted(found, key=lambda entry: entry.path.stat().st_mtime_ns, reverse=True)
+        paths = (self._directory / kind).glob("*.json")
+        entries = [entry for path in paths if (entry := self._entry(kind, path))]
+        found = [entry for entry in entries if dict(part).items() <= entry.key.items()]
+        return sorted(found, key=lambda entry: entry.saved_ns, reverse=True)
 
-    def _entries(self, kind: str) -> Iterator[Entry]:
-        for path in (self._directory / kind).glob("*.json"):
-            try:
-                stored = json.loads(path.read_text())
-                yield Entry(path, dict(stored["key"]), stored["value"])
-            except (OSError, ValueError, KeyError, TypeError, RecursionError):
-                continue  # as good as none
+    def _entry(self, kind: str, path: Path) -> Entry | None:
+        try:
+            stored = json.loads(path.read_text())
+            entry = Entry(path, path.stat().st_mtime_ns, dict(stored["key"]), stored["value"])
+            return entry if path == self._path(kind, entry.key) else None
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            return None
 
     def _path(self, kind: str, key: Mapping[str, Any]) -> Path:
         digest = hashlib.sha256(json.dumps(dict(key), sort_keys=True).encode()).hexdigest()
@@ -100,13 +100,18 @@ class StateStore:
 
 
 def file_fingerprint(path: Path) -> dict[str, Any]:
-    """As `file_identity`, and what its beginning says, wherever the file is now."""
+    """What tells a model from another wherever its file is: size, time of change, beginning.
+
+    Raises ModelError as `file_identity` does.
+    """
     identity = file_identity(path)
-    with path.open("rb") as file:
-        beginning = hashlib.sha256(file.read(_FINGERPRINT_BYTES)).hexdigest()
-    return {"size_bytes": identity["size_bytes"], "mtime_ns": identity["mtime_ns"]} | {
-        "beginning": beginning
-    }
+    del identity["file"]
+    try:
+        with path.open("rb") as file:
+            beginning = hashlib.sha256(file.read(_FINGERPRINT_BYTES)).hexdigest()
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    return {**identity, "beginning": beginning}
 
 
 def file_identity(path: Path) -> dict[str, Any]:
@@ -117,5 +122,9 @@ def file_identity(path: Path) -> dict[str, Any]:
     try:
         status = path.stat()
     except OSError as error:
-        raise ModelError(f"cannot read the model file `{path}`: {error.strerror}") from None
+        raise _unreadable(path, error) from None
     return {"file": path.name, "size_bytes": status.st_size, "mtime_ns": status.st_mtime_ns}
+
+
+def _unreadable(path: Path, error: OSError) -> ModelError:
+    return ModelError(f"cannot read the model file `{path}`: {error.strerror}")

@@ -11,7 +11,7 @@ from spec_cli.events import Notice
 from spec_cli.fitting import N_TARGET_ROWS
 from spec_cli.gguf import Header
 from spec_cli.llama.context import LlamaContext
-from spec_cli.llama.native import ContextSettings
+from spec_cli.llama.native import ContextSettings, padded_cells
 from spec_cli.llama.sequences import LlamaSequences
 from spec_cli.loader import Environment, Loader
 from spec_cli.settings import AUTO_CTX_ANSWER, MIN_AUTO_CTX, SessionSettings
@@ -115,6 +115,10 @@ class TargetSide:
             if self.plan.is_exact
             else metered
         )
+
+    def n_cells(self, n_texts: int, n_ctx: int) -> int:
+        """How many cells the caches for several texts of `n_ctx` tokens each have together."""
+        return n_texts * padded_cells(n_ctx + MAX_ROWS)
 
     def make_sequences(self, n_texts: int, n_ctx: int) -> LlamaSequences:
         """Caches for several texts of `n_ctx` tokens each. Raises ResourceError."""

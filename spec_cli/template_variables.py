@@ -15,7 +15,7 @@ _NOT_THE_USERS = ("messages", "add_generation_prompt")
 
 
 def parse_variables(options: Sequence[str]) -> dict[str, object]:
-    """The variables that options of the form `NAME=VALUE` set; a VALUE that is no JSON is text.
+    """The variables that options of the form `NAME=VALUE` set; a VALUE that is not JSON is text.
 
     Raises UsageError for one of another form.
     """
@@ -25,12 +25,11 @@ def parse_variables(options: Sequence[str]) -> dict[str, object]:
         if not equals or not name.isidentifier():
             hint = "for example `--template-var enable_thinking=false`"
             raise wrong_value("--template-var", option, "NAME=VALUE", hint=hint)
-        _require_users(name)
         try:
             variables[name] = json.loads(value, parse_constant=str)
         except (ValueError, RecursionError):
             variables[name] = value
-        check_text(json.dumps(variables[name], ensure_ascii=False), f"--template-var {name}")
+        _require_usable(name, variables[name])
     return variables
 
 
@@ -44,8 +43,8 @@ def with_variables(
     if not variables and think is None:
         return template
     known = variables_of(template)
-    for name in variables:
-        _require_users(name)
+    for name, value in variables.items():
+        _require_usable(name, value)
         if name not in known:
             raise UsageError(
                 f"the chat template does not read the variable `{name}`", hint=_hint(name, known)
@@ -69,11 +68,13 @@ def with_variables(
     return replace(template, variables={**variables, switch: think})
 
 
-def _require_users(name: str) -> None:
+def _require_usable(name: str, value: object) -> None:
+    """Raises UsageError for a variable that is not the user's, or has half a surrogate pair."""
     if name in _NOT_THE_USERS:
         raise UsageError(
             f"--template-var cannot set `{name}`", hint="the prompt and its options do"
         )
+    check_text(json.dumps(value, ensure_ascii=False), f"--template-var {name}")
 
 
 def _hint(name: str, known: set[str]) -> str:

@@ -81,8 +81,10 @@ def _fields(line: bytes) -> Fields:
             f"the line is not JSON: {error.msg} at column {error.colno}",
             hint='write `{"prompt": "..."}` or `"..."`, for example with `jq -c`',
         ) from None
-    except (ValueError, RecursionError):  # a number, or a nesting, without end
-        raise UsageError("the line is JSON that no program can hold") from None
+    except (ValueError, RecursionError):  # more digits or nesting than Python reads
+        raise UsageError(
+            "the line has a number that is too long, or is nested too deeply"
+        ) from None
     if isinstance(value, str):
         return {"prompt": value}
     if not isinstance(value, dict):

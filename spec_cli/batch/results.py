@@ -97,9 +97,10 @@ def dump(row: Row) -> str:
 def _stored(line: bytes, path: Path, index: int) -> Stored:
     try:
         row = json.loads(line)
-        if row["schema"] != SCHEMA or row["index"] != index:
+        key, seed = row["key"], row.get("seed")
+        if (row["schema"], row["index"]) != (SCHEMA, index) or type(seed) not in (int, type(None)):
             raise ValueError
-        return Stored(row["key"], row.get("seed"))
+        return Stored(key, seed)
     except (ValueError, KeyError, TypeError, RecursionError):
         raise _foreign(path, index) from None
 

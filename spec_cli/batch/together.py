@@ -41,7 +41,7 @@ def parallel_plan(
         if plan.serves(n_texts):
             return plan
         reason = f"passes over {n_texts} texts do not give the bits of passes over one here"
-        hint = "use `--exact off` to answer them together all the same"
+        hint = "use `--exact off` to answer them together anyway"
     notify(Notice(f"lines are answered one by one: {reason}", hint, "warning"))
     return None
 

@@ -47,7 +47,7 @@ class ExportFile:
 
     def append(self, rows: Sequence[Row]) -> None:
         """Write `rows`. Raises SpecError when they cannot be written."""
-        text = "".join(f"{json.dumps(row, ensure_ascii=False, allow_nan=False)}\n" for row in rows)
+        text = "".join(f"{json.dumps(row, allow_nan=False)}\n" for row in rows)
         try:
             with open_shared(self._path) as file:
                 file.write(text.encode())

@@ -60,7 +60,8 @@ def require_common(then: Earlier, matrix: Matrix) -> None:
         for run in then.runs
     ):
         raise UsageError(
-            "--compare has nothing in common with this measurement: no arm and prompt are in both",
+            "--compare has nothing in common with this measurement: "
+            "no setting was measured on the same prompt in both",
             hint="use the prompts, temperatures and draft lengths of that measurement",
         )
 

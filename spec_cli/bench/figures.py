@@ -24,7 +24,7 @@ class Figures:
     n_accepted: int
     tokens_per_s: float
     prompt_tokens_per_s: float | None
-    ttft_s: float | None
+    ttft_s: float
     acceptance_rate: float | None
     acceptance_length: float
     acceptance_at: tuple[float, ...]
@@ -43,14 +43,10 @@ def figures(runs: Sequence[Run]) -> Figures | None:
     decode_s = sum(m.decode_s for m in measures)
     prefill_s = sum(m.prefill_s for m in measures)
     n_tokens = sum(m.n_tokens for m in measures)
-    n_drafted, n_accepted = (
-        sum(m.n_drafted for m in measures),
-        sum(m.n_accepted for m in measures),
-    )
-    accepted_at, drafted_at = (
-        _added(m.accepted_at for m in measures),
-        _added(m.drafted_at for m in measures),
-    )
+    n_drafted = sum(m.n_drafted for m in measures)
+    n_accepted = sum(m.n_accepted for m in measures)
+    drafted_at = _added(m.drafted_at for m in measures)
+    accepted_at = _added(m.accepted_at for m in measures)
     limits = [run.limits for run in runs if run.limits]
     return Figures(
         n_runs=len(runs),

@@ -100,6 +100,11 @@ class Matrix:
         """The arms that differ at `temp`."""
         return tuple(dict.fromkeys(arm.at(temp) for arm in self.arms))
 
+    @property
+    def distinct(self) -> tuple[Arm, ...]:
+        """The arms that differ at some temperature."""
+        return self.arms if any(self.temps) else self.arms_at(0.0)
+
     def groups(self) -> list[Group]:
         """Every group, round by round, each round in an order of its own."""
         groups = []

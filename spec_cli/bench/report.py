@@ -49,7 +49,7 @@ class Report:
     @property
     def verdict(self) -> Verdict:
         """Which arm to use; the sentence tells how many groups are noisy."""
-        ratios = {arm: ratios_of(self.kept, arm, self.matrix.temps) for arm in self.matrix.arms}
+        ratios = {arm: ratios_of(self.kept, arm, self.matrix.temps) for arm in self.matrix.distinct}
         common = set.intersection(*(set(of_arm) for of_arm in ratios.values()))
         found = verdict({arm: _only(r, common) for arm, r in ratios.items()}, self.matrix.seed)
         if not self.n_noisy:
@@ -65,12 +65,25 @@ class Report:
     @property
     def n_repeated(self) -> int:
         """The groups that were measured again because they were noisy."""
-        return len({_group_of(run) for run in self.runs if run.attempt})
+        return len(self._repeated)
 
     @property
     def n_noisy(self) -> int:
         """The groups that count though they are noisy."""
-        return len({_group_of(run) for run in self.kept if run.noise > MAX_NOISE})
+        return len(self._noisy)
+
+    @property
+    def n_ever_noisy(self) -> int:
+        """The groups that were noisy at first, whether or not they were measured again."""
+        return len(self._repeated | self._noisy)
+
+    @property
+    def _repeated(self) -> set[Hashable]:
+        return {_group_of(run) for run in self.runs if run.attempt}
+
+    @property
+    def _noisy(self) -> set[Hashable]:
+        return {_group_of(run) for run in self.kept if run.noise > MAX_NOISE}
 
     @property
     def comparable(self) -> list[Run]:
@@ -91,8 +104,9 @@ class Report:
         """What is wrong, in one sentence; None when nothing is."""
         if not self.different or not self.plan.is_exact:
             return None
-        share = f"{len(self.different):,} of {counted(len(self.comparable), 'text')}"
-        return f"{share} differ from plain decoding, though passes should be bit-exact"
+        n, texts = len(self.different), counted(len(self.comparable), "text")
+        differ = "differs" if n == 1 else "differ"
+        return f"{n:,} of {texts} {differ} from plain decoding, though passes should be bit-exact"
 
 
 def _only(ratios: Ratios, prompts: set[PromptKey]) -> Ratios:

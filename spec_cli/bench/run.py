@@ -44,7 +44,8 @@ def applicable(matrix: Matrix, session: Session) -> Matrix:
     needing = [arm.drafter for arm in matrix.arms if arm.drafter.needs_model]
     if needing and session.drafter_name == DrafterKind.NGRAM:
         raise UsageError(
-            f"`--drafter {needing[0]}` cannot be measured: the draft model's memory is recurrent",
+            f"`--drafter {needing[0]}` cannot be measured: the draft's memory is recurrent, "
+            "and does not go back to what it was",
             hint="name another one with `--draft-model`, or use `--drafter ngram`",
         )
     return matrix if session.plan.max_width is None else matrix.limited(session.k_max)

@@ -15,7 +15,7 @@ _N_RESAMPLES = 4000
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """The geometric mean of `n` ratios, and the interval that holds it with `CONFIDENCE`.
+    """The geometric mean of `n` ratios, and an interval that holds it with about `CONFIDENCE`.
 
     `low` and `high` are None where there is a single ratio: nothing tells how far it varies.
     """
@@ -37,7 +37,10 @@ class Estimate:
 def estimate(ratios: Sequence[float], seed: int) -> Estimate:
     """The geometric mean of `ratios`, all above 0, and its percentile bootstrap interval.
 
-    Ratios are drawn with replacement (Efron 1979), seeded by `seed`.
+    Ratios are drawn with replacement (Efron 1979), seeded by `seed`. Of few prompts of one kind
+    the interval is too narrow: it holds the mean of 5, 7 or 14 normal logarithms in 84, 87 or 92 %
+    of cases. Of kinds that differ, with equally many prompts each, it is too wide: prompts are
+    drawn whatever their kind.
     """
     logs = np.log(np.asarray(ratios, dtype=np.float64))
     mean, n = math.exp(logs.mean()), len(logs)

@@ -44,14 +44,13 @@ def break_even(costs: CostTable, k: int) -> float | None:
 def conclusion(outlooks: list[Outlook], acceptance: float) -> str:
     """What it takes to win, in one sentence."""
     best = max(outlooks, key=lambda outlook: outlook.speedup)
-    winning = [o for o in outlooks if o.break_even is not None]
-    at = f"at an acceptance of {acceptance:.0%}"
+    winning = [(o.break_even, o.k) for o in outlooks if o.break_even is not None]
+    at = f"at an acceptance of {100 * acceptance:.0f} %"
     if not winning:
-        return f"no acceptance wins here: even perfect guesses lose; {at} -k {best.k} is best, " + (
-            f"{best.speedup:.2f}x plain"
-        )
-    easiest = min(winning, key=lambda outlook: outlook.break_even or 0.0)
-    needed = f"it takes {easiest.break_even:.0%} to win, with -k {easiest.k}"
+        lose = "no acceptance wins here: even perfect guesses lose"
+        return f"{lose}; {at} -k {best.k} comes closest with {best.speedup:.2f}x plain"
+    needed_share, easiest_k = min(winning)
+    needed = f"it takes {100 * needed_share:.0f} % to win, with -k {easiest_k}"
     if best.speedup > 1:
         return f"{at} -k {best.k} is best, {best.speedup:.2f}x plain; {needed}"
-    return f"{at} nothing wins, -k {best.k} comes nearest with {best.speedup:.2f}x plain; {needed}"
+    return f"{at} nothing wins, -k {best.k} comes closest with {best.speedup:.2f}x plain; {needed}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from spec_cli.bench.matrix import PLAIN, Arm
@@ -22,27 +22,27 @@ def verdict(ratios: Mapping[Arm, Ratios], seed: int) -> Verdict:
     """The verdict on arms that were measured on the same prompts."""
     scores = {arm: found for arm, of_arm in ratios.items() if (found := score(of_arm, seed))}
     if not scores:
-        return Verdict("nothing was measured", PLAIN)
+        return Verdict("no prompt was measured in full, so nothing can be said", PLAIN)
     best = max(scores, key=lambda arm: scores[arm].speedup.mean)
     figures, side = _figures(scores[best]), scores[best].speedup.side
     if side > 0:
         ties = [f"`{arm.options}`" for arm in _ties(ratios, best, seed)]
-        tied = f"; too close to it to tell: {', '.join(ties)}" if ties else ""
+        tied = f"; too close to call: {', '.join(ties)}" if ties else ""
         wins = "is the fastest of these" if len(scores) > 1 else "beats plain decoding here"
         return Verdict(f"`{best.options}` {wins}: {figures}{tied}", best)
     if scores[best].speedup.mean > 1:
-        more = "; more prompts or rounds would tell"
-        nearest = f"`{best.options}` comes nearest, {figures}"
-        return Verdict(f"nothing is shown to beat plain decoding here: {nearest}{more}", PLAIN)
-    nearest = f"the best of the others, `{best.options}`, gives {figures}"
-    return Verdict(f"nothing beat plain decoding here: {nearest}", PLAIN)
+        closest = f"`{best.options}` comes closest, {figures}"
+        more = "more prompts or rounds would tell"
+        return Verdict(f"nothing is shown to beat plain decoding here: {closest}; {more}", PLAIN)
+    least_slow = f"the best of the others, `{best.options}`, gives {figures}"
+    return Verdict(f"nothing beat plain decoding here: {least_slow}", PLAIN)
 
 
-def interval(found: Estimate) -> str:
-    """`1.05 to 1.19`."""
+def interval(found: Estimate, shown: Callable[[float], str] = "{:.2f}".format) -> str:
+    """`1.05 to 1.19`, its ends as `shown`."""
     if found.low is None or found.high is None:
         return "one prompt, no interval"
-    return f"{found.low:.2f} to {found.high:.2f}"
+    return f"{shown(found.low)} to {shown(found.high)}"
 
 
 def _figures(found: Score) -> str:

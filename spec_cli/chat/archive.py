@@ -85,7 +85,7 @@ def _message(message: Any, index: int, what: str) -> Message:
     role, content = fields.get("role"), fields.get("content")
     if not isinstance(role, str) or not isinstance(content, str):
         _refuse(what, f"message {index + 1} has no `role` and `content` that are text")
-    return Message(role, check_text(content, f"message {index + 1}"))
+    return Message(role, check_text(content, f"message {index + 1} of {what}"))
 
 
 def _pairs(said: Sequence[Message], what: str) -> list[tuple[Message, Message]]:
@@ -98,9 +98,12 @@ def _pairs(said: Sequence[Message], what: str) -> list[tuple[Message, Message]]:
 def _settings(words: Any, settings: ChatSettings, what: str) -> ChatSettings:
     if not isinstance(words, dict):
         _refuse(what, "its `settings` are not an object")
-    for name in SETTING_NAMES:
-        if name in words:
-            settings = settings.with_word(name, str(words[name]))
+    try:
+        for name in SETTING_NAMES:
+            if name in words:
+                settings = settings.with_word(name, str(words[name]))
+    except UsageError as error:
+        _refuse(what, f"in its `settings`, {error.message}")
     return settings
 
 

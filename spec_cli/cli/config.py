@@ -21,7 +21,7 @@ from spec_cli.cli.guard import guarded
 from spec_cli.cli.usage import Command, Group
 from spec_cli.errors import UsageError, one_of
 from spec_cli.names import nearest
-from spec_cli.render.columns import aligned
+from spec_cli.render.blocks import aligned
 from spec_cli.render.inert import one_line
 from spec_cli.render.stdout import Stdout
 from spec_cli.terminal import detect

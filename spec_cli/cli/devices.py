@@ -12,7 +12,7 @@ from spec_cli.accelerator import build_hint, unused_gpu
 from spec_cli.host_memory import HostMemory, host_memory
 from spec_cli.llama.devices import Device, backends, list_devices
 from spec_cli.llama.library import library
-from spec_cli.render.columns import aligned
+from spec_cli.render.blocks import aligned
 from spec_cli.render.memory import gigabytes
 from spec_cli.render.stdout import Stdout
 from spec_cli.terminal import detect

@@ -11,6 +11,7 @@ from spec_cli.headers import find_headers
 from spec_cli.host_memory import host_memory
 from spec_cli.modelref import Pair
 from spec_cli.pairing import check_pair
+from spec_cli.render.inert import one_line
 from spec_cli.render.memory import plan_lines, plan_object
 from spec_cli.render.stdout import Stdout
 from spec_cli.settings import SessionSettings
@@ -33,7 +34,7 @@ def print_estimate(
 
     def say(message: str) -> None:
         if not quiet:
-            terminal.stderr.write(f"{message}\n")
+            terminal.stderr.write(f"{one_line(message)}\n")
 
     (target, *drafts), _ = find_headers(pair.models, offline=offline, on_remote=say)
     draft = drafts[0] if drafts else None

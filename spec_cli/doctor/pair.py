@@ -18,7 +18,7 @@ from spec_cli.settings import SessionSettings
 from spec_cli.spec.costs import PassTimes
 from spec_cli.spec.counts import counted
 
-_NOT_YET = "not measured yet: the first run does, or `--measure`"
+_NOT_YET = "not measured yet: the first run measures it, or `--measure`"
 
 
 def pair_section(

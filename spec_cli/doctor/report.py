@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,7 +72,7 @@ class Report:
 
 def shortened(home: Path) -> Callable[[str], str]:
     """Writes the home directory as `~`: a report tells nobody whose machine it is."""
-    prefix = str(home)
-    if prefix in ("", "/"):
+    if home == Path("/"):
         return lambda text: text
-    return lambda text: text.replace(prefix, "~")
+    whole = re.compile(rf"(?<!\w){re.escape(str(home))}(?![\w-])")
+    return lambda text: whole.sub("~", text)

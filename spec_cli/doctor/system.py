@@ -9,6 +9,7 @@ from pathlib import Path
 
 from spec_cli.doctor.report import Finding, Section
 from spec_cli.host_memory import HostMemory
+from spec_cli.spec.counts import counted
 
 _SWAP_BYTES = 256 << 20  # more of it in use is worth saying
 _DISK_BYTES = 2 << 30  # less of it free is
@@ -17,7 +18,10 @@ _ENVIRONMENT = re.compile(
     r"|(NO|FORCE)_COLOR|TERM|COLUMNS|CI|LANG|LC_ALL|(HTTPS?|ALL|NO)_PROXY|PIP_INDEX_URL",
     re.IGNORECASE,
 )
-_SECRET = re.compile(r"TOKEN|KEY|SECRET|PASS|PROXY|INDEX_URL", re.IGNORECASE)
+_SECRET = re.compile(
+    r"(?<!_DRAFT_)(?<!_MAX_)TOKEN|KEY|SECRET|PASS|PROXY|INDEX_URL",  # two settings count tokens
+    re.IGNORECASE,
+)
 # What a CPU can do, by its name in /proc/cpuinfo and in llama.cpp's line.
 _INSTRUCTIONS = {"avx2": "AVX2", "avx512f": "AVX512", "amx_int8": "AMX_INT8"}
 
@@ -51,13 +55,14 @@ def _memory_findings(host: HostMemory, load: Load) -> Iterator[Finding]:
         )
     if load.swap_bytes > _SWAP_BYTES:
         yield Finding(
-            f"{_gb(load.swap_bytes)} of swap are in use: weights may be on the disk",
+            f"{_gb(load.swap_bytes)} of swap is in use: weights may be on the disk",
             "close other programs, or see `spec-cli run --estimate`",
         )
     if load.average is not None and load.average >= max(load.n_cores, 1):
         yield Finding(
-            f"the load average is {load.average:.1f} on {load.n_cores} cores: others compute, too",
-            "see `top`; figures measured now are too slow, `--threads` may help",
+            f"the load average is {load.average:.1f} on "
+            f"{counted(load.n_cores, 'core')}: other programs compute, too",
+            "see `top`; what is measured now comes out too slow; `--threads` may help",
         )
 
 
@@ -79,12 +84,12 @@ def shown_value(name: str, value: str) -> str:
 def _environment_findings(environ: Mapping[str, str]) -> Iterator[Finding]:
     if threads := environ.get("OMP_NUM_THREADS"):
         yield Finding(
-            f"OMP_NUM_THREADS is {threads}, and `spec-cli` does not go by it",
+            f"OMP_NUM_THREADS is {threads}, which `spec-cli` ignores",
             "use `--threads N`, or `unset OMP_NUM_THREADS`",
         )
     if limit := environ.get("OMP_THREAD_LIMIT"):
         yield Finding(
-            f"OMP_THREAD_LIMIT is {limit}: no more threads than that compute",
+            f"OMP_THREAD_LIMIT is {limit}: at most that many threads compute",
             "`unset OMP_THREAD_LIMIT`",
         )
     if environ.get("OMP_WAIT_POLICY", "").lower() == "active":
@@ -99,7 +104,7 @@ def disk_findings(free_bytes: Mapping[Path, int]) -> Iterator[Finding]:
     for directory, free in free_bytes.items():
         if free < _DISK_BYTES:
             yield Finding(
-                f"the disk of {directory} has {_gb(free)} free",
+                f"only {_gb(free)} is free on the disk of {directory}",
                 "free some space, or set `HF_HOME` and `XDG_CACHE_HOME` to a larger disk",
             )
 
@@ -110,8 +115,9 @@ def unused_instructions(cpu_flags: frozenset[str], features: frozenset[str]) -> 
         name for flag, name in _INSTRUCTIONS.items() if flag in cpu_flags and name not in features
     ]
     if names:
+        them = "it" if len(names) == 1 else "them"
         yield Finding(
-            f"the CPU has {', '.join(names)}, and this build of llama.cpp does not use it",
+            f"the CPU has {', '.join(names)}, and this build of llama.cpp does not use {them}",
             'build it for this machine: `CMAKE_ARGS="-DGGML_NATIVE=ON" pip install '
             "--force-reinstall --no-binary llama-cpp-python llama-cpp-python==0.3.36`",
         )

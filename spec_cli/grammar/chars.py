@@ -50,7 +50,7 @@ def in_json(chars: Ranges) -> str:
 
     Nothing where there are none.
     """
-    plain = without(chars, without(EVERY, PLAIN))
+    plain = without(PLAIN, without(PLAIN, chars))
     options = [class_of(plain)] if plain else []
     options += [
         literal(f"\\{short}")

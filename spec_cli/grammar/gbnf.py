@@ -25,7 +25,7 @@ _NAME = re.compile(r"[a-zA-Z0-9-]+")
 _CHAR = re.compile(
     r'\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[trn\\"\[\]-])|[^\\]', re.DOTALL
 )
-_REPEAT = re.compile(r"\{[ \t]*(\d+)[ \t]*(?:(,)[ \t]*(\d+)?[ \t]*)?\}")
+_REPEAT = re.compile(r"\{[ \t]*([0-9]+)[ \t]*(?:(,)[ \t]*([0-9]+)?[ \t]*)?\}")
 _MARKS = {"*": (0, None), "+": (1, None), "?": (0, 1)}
 _ESCAPES = {"t": "\t", "r": "\r", "n": "\n"}
 
@@ -49,6 +49,16 @@ def parse_gbnf(source: str) -> Gbnf:
     rules = parser.rules()
     check_rules(rules, parser.error)
     return Gbnf(source, rules, parser.negates_beyond_ascii)
+
+
+def repetitions(low: str, comma: str | None, high: str | None) -> tuple[int, int | None]:
+    """The bounds that `{low}`, `{low,}` or `{low,high}` spells; MAX_REPEAT + 1 stands for more."""
+
+    def count(digits: str) -> int:
+        # Python refuses to read thousands of digits.
+        return min(int(digits), MAX_REPEAT + 1) if len(digits) < 10 else MAX_REPEAT + 1
+
+    return count(low), count(high) if high else None if comma else count(low)
 
 
 class _Parser:
@@ -190,10 +200,9 @@ class _Parser:
             self._at += 1
             return mark
         found = self._match(_REPEAT, "a repetition is `{n}`, `{n,}` or `{n,m}`")
-        low = int(found[1])
-        high = low if not found[2] else int(found[3]) if found[3] else None
+        low, high = repetitions(found[1], found[2], found[3])
         if max(low, high or 0) > MAX_REPEAT:
-            raise self.error(f"a repetition is of {MAX_REPEAT} times at most", start)
+            raise self.error(f"an item is repeated {MAX_REPEAT} times at most", start)
         if high is not None and (high < low or high == 0):
             raise self.error(f"`{found[0]}` repeats nothing", start)
         return low, high

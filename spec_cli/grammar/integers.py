@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 N_DIGITS = 16  # of an integer without a bound
+MAX_DIGITS = 64  # of a bound: each can take a pair of parentheses, of which 100 nest
 
 
 def integers(low: int | None, high: int | None) -> str:
     """The decimal integers from `low` to `high`; nothing where there are none.
 
-    Where a bound is missing there are at most N_DIGITS digits, or as many as the other has.
+    A bound has at most MAX_DIGITS digits. Where one is missing, integers have at most N_DIGITS
+    digits, or as many as the other bound has.
     """
     digits = max(N_DIGITS, *(len(str(abs(bound))) for bound in (low, high) if bound is not None), 0)
     limit = 10**digits - 1

@@ -9,40 +9,28 @@ only where `additionalProperties` asks for them, and numbers have a bounded numb
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import ceil, floor, isfinite
 from typing import Any, NoReturn
-from urllib.parse import unquote
 
 from spec_cli.errors import UsageError
 from spec_cli.grammar.chars import literal
 from spec_cli.grammar.gbnf import MAX_REPEAT
-from spec_cli.grammar.integers import integers
+from spec_cli.grammar.integers import MAX_DIGITS, integers
+from spec_cli.grammar.keywords import (
+    BY_TYPE,
+    Schema,
+    are_same,
+    is_of_type,
+    keywords,
+    refuse,
+    types,
+)
 from spec_cli.grammar.pattern import pattern_to_gbnf
+from spec_cli.grammar.references import merged, resolved
 from spec_cli.grammar.rulebook import FORMATS, RuleBook, repeated, written
 
-Schema = Mapping[str, Any]
-
-_ANNOTATIONS = {
-    "title", "description", "default", "examples", "example", "deprecated", "readOnly",
-    "writeOnly", "$schema", "$id", "$comment", "$defs", "definitions", "contentMediaType",
-}  # fmt: skip
-_BY_TYPE = {
-    "object": {"properties", "required", "additionalProperties"},
-    "array": {"items", "prefixItems", "minItems", "maxItems"},
-    "string": {"minLength", "maxLength", "pattern", "format"},
-    "number": {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"},
-}
-_ELSEWHERE = {"type", "const", "enum", "anyOf", "oneOf", "allOf", "$ref"}
-_KNOWN = _ELSEWHERE.union(*_BY_TYPE.values())
-_KINDS: dict[str, type | tuple[type, ...]] = {
-    "type": (str, list), "$ref": str, "pattern": str, "properties": dict, "required": list,
-    "prefixItems": list, "enum": list, "anyOf": list, "oneOf": list, "allOf": list,
-}  # fmt: skip
-_OF_TYPE: dict[str, tuple[type, ...]] = {
-    "object": (dict,), "array": (list,), "string": (str,), "number": (int, float),
-    "integer": (int,), "boolean": (bool,), "null": (type(None),),
-}  # fmt: skip
+_MAX_VISITS = 50_000  # more than a grammar that is not too long can have rules
 
 
 def schema_to_gbnf(text: str) -> str:
@@ -51,7 +39,7 @@ def schema_to_gbnf(text: str) -> str:
         schema = json.loads(text, parse_constant=_no_constant, parse_float=_finite)
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
-        raise UsageError(f"the JSON schema is no JSON: {error.msg} at {where}") from None
+        raise UsageError(f"the JSON schema is not JSON: {error.msg} at {where}") from None
     except ValueError:  # from Python, which reads no longer ones
         raise UsageError("the JSON schema has a number of too many digits") from None
     except RecursionError:
@@ -66,6 +54,7 @@ class _Converter:
         self._schema = schema
         self._book = RuleBook()
         self._references: dict[str, str] = {}
+        self._n_visits = 0
 
     def grammar(self) -> str:
         try:
@@ -76,23 +65,22 @@ class _Converter:
 
     def _visit(self, schema: Any, at: str) -> str:
         """What stands for `schema` in a rule: one name, or one group."""
+        self._n_visits += 1
+        if self._n_visits > _MAX_VISITS:
+            raise UsageError(f"the JSON schema expands to more than {_MAX_VISITS:,} schemas")
         if schema is True:
             return self._book.built_in("value")
         if not isinstance(schema, dict):
-            self._refuse(at, f"{json.dumps(schema)} is no schema that anything satisfies")
-        keys = {key for key in schema if key not in _ANNOTATIONS and not key.startswith("x-")}
-        for key in keys - _KNOWN:
-            self._refuse(at, f"`{key}` is not supported")
-        for key, kinds in _KINDS.items():
-            if key in keys and not isinstance(schema[key], kinds):
-                self._refuse(at, f"`{key}` is {json.dumps(schema[key])}")
+            refuse(at, f"{json.dumps(schema)} is not a schema that anything can satisfy")
+        keys = keywords(schema, at)
         if "allOf" in keys:
-            is_one = keys == {"allOf"} and len(schema["allOf"]) == 1
-            return self._visit(schema["allOf"][0] if is_one else self._merged(schema, at), at)
+            if keys == {"allOf"} and len(schema["allOf"]) == 1:
+                return self._visit(schema["allOf"][0], at)
+            return self._visit(merged(self._schema, schema, at), at)
         for key in ("$ref", "anyOf", "oneOf"):
             if key in keys:
                 if keys != {key}:
-                    self._refuse(at, f"`{key}` is not supported beside other keywords")
+                    refuse(at, f"`{key}` is not supported beside other keywords")
                 if key == "$ref":
                     return self._reference(schema[key], at)
                 return self._union(schema[key], f"{at}/{key}")
@@ -105,9 +93,7 @@ class _Converter:
         if isinstance(kind, list):
             return self._union([{**schema, "type": one} for one in kind], at)
         if kind is None:
-            kind = next((name for name, own in _BY_TYPE.items() if own & keys), "value")
-        elif kind not in _OF_TYPE:
-            self._refuse(at, f"{json.dumps(kind)} is no type")
+            kind = next((name for name, own in BY_TYPE.items() if own & keys), "value")
         make = {
             "object": self._object,
             "array": self._array,
@@ -115,75 +101,41 @@ class _Converter:
             "number": self._number,
             "integer": self._integer,
         }.get(kind)
-        own = _BY_TYPE["number" if kind == "integer" else kind] if make else set()
+        own = BY_TYPE["number" if kind == "integer" else kind] if make else set()
         return make(schema, at) if make and own & keys else self._book.built_in(kind)
 
     def _union(self, schemas: Sequence[Any], at: str) -> str:
         if not schemas:
-            self._refuse(at, "there is nothing to choose from")
+            refuse(at, "there is nothing to choose from")
         options = [self._visit(option, f"{at}/{i}") for i, option in enumerate(schemas)]
         return f"( {' | '.join(dict.fromkeys(options))} )"
 
     def _literals(self, schema: Schema, keys: set[str], at: str) -> str:
         if keys - {"const", "enum", "type"}:
-            self._refuse(at, "`const` and `enum` are not supported beside other keywords")
-        values = [schema["const"]] if "const" in schema else schema["enum"]
+            refuse(at, "`const` and `enum` are not supported beside other keywords")
+        values = schema["enum"] if "enum" in schema else [schema["const"]]
+        if "const" in schema:
+            values = [value for value in values if are_same(value, schema["const"])]
         if "type" in schema:
-            values = [value for value in values if _is_of_type(value, schema["type"])]
+            values = [value for value in values if is_of_type(value, types(schema))]
         if not values:
-            self._refuse(at, "there is no value of its type to choose from")
+            refuse(at, "there is no value to choose from")
         return f"( {' | '.join(literal(written(value)) for value in values)} )"
 
     def _reference(self, target: str, at: str) -> str:
         if target not in self._references:
             name = self._references[target] = self._book.reserve(target)
-            self._book.say(name, self._visit(self._resolved(target, at), target))
+            self._book.say(name, self._visit(resolved(self._schema, target, at), target))
         return self._references[target]
-
-    def _resolved(self, target: str, at: str) -> Any:
-        """The schema at the JSON pointer `target`."""
-        if target != "#" and not target.startswith("#/"):
-            self._refuse(at, f"the reference {json.dumps(target)} leads out of the schema")
-        found = self._schema
-        for part in target.split("/")[1:]:
-            key = unquote(part).replace("~1", "/").replace("~0", "~")
-            if isinstance(found, list) and key.isdecimal() and int(key) < len(found):
-                found = found[int(key)]
-            elif isinstance(found, dict) and key in found:
-                found = found[key]
-            else:
-                self._refuse(at, f"the reference {json.dumps(target)} leads nowhere")
-        return found
-
-    def _merged(self, schema: Schema, at: str) -> Schema:
-        """`allOf` as one schema: all properties, all that is required."""
-        merged: dict[str, Any] = {}
-        for part in ({k: v for k, v in schema.items() if k != "allOf"}, *schema["allOf"]):
-            if isinstance(part, dict) and "$ref" in part:
-                part = self._resolved(str(part["$ref"]), at)
-            if not isinstance(part, dict) or "$ref" in part:
-                self._refuse(at, f"{json.dumps(part)} in `allOf` is not supported")
-            for key, value in (self._merged(part, at) if "allOf" in part else part).items():
-                if key in _ANNOTATIONS:
-                    continue
-                if key == "additionalProperties" and value is not True:
-                    self._refuse(at, f"`{key}` is not supported beside `allOf`, or in it")
-                if key in ("properties", "required") and key in merged:
-                    merged[key] = _joined(merged[key], value)
-                elif merged.setdefault(key, value) != value:
-                    self._refuse(at, f"`{key}` differs between the parts of `allOf`")
-        return merged
 
     def _object(self, schema: Schema, at: str) -> str:
         properties = dict(schema.get("properties", {}))
         required = schema.get("required", [])
         additional = schema.get("additionalProperties", not properties)
         for name in required:
-            if not isinstance(name, str):
-                self._refuse(at, f"`required` lists {json.dumps(name)}")
             if name not in properties:
                 if additional is False:
-                    self._refuse(at, f"`{name}` is required, but is not among the properties")
+                    refuse(at, f"`{name}` is required, but is not among the properties")
                 properties[name] = additional
         members = [
             self._book.rule(f"{at}-{name}", self._member(name, value, f"{at}/properties/{name}"))
@@ -210,6 +162,8 @@ class _Converter:
     def _array(self, schema: Schema, at: str) -> str:
         first, items = schema.get("prefixItems", []), schema.get("items", True)
         if isinstance(items, list):
+            if first:
+                refuse(at, "a list of `items` is not supported beside `prefixItems`")
             first, items = items, False
         elif first and "items" not in schema:
             items = False
@@ -218,8 +172,8 @@ class _Converter:
         if items is False:
             high = len(first) if high is None else min(high, len(first))
         if high is not None and high < low:
-            self._refuse(at, f"no array has at least {low} and at most {high} items here")
-        written = [self._visit(item, f"{at}/prefixItems/{i}") for i, item in enumerate(first)]
+            refuse(at, f"no array has at least {low} and at most {high} items here")
+        values = [self._visit(item, f"{at}/prefixItems/{i}") for i, item in enumerate(first)]
         if high == 0:
             return self._book.rule(at, f'"[" {self._book.ws} "]"')
         if items is not False:
@@ -227,44 +181,49 @@ class _Converter:
             n = len(first)
             more = self._book.rule(f"{at}-more", f'"," {self._book.ws} {item}')
             if not first:
-                written, n = [item], 1
+                values, n = [item], 1
             bounds = (max(0, low - n), None if high is None else high - n)
-            written[-1] += " " + repeated(more, *bounds)
-        within = f"{self._book.ws} " + f' "," {self._book.ws} '.join(written)
+            values[-1] += " " + repeated(more, *bounds)
+        within = f"{self._book.ws} " + f' "," {self._book.ws} '.join(values)
         return self._book.rule(at, '"[" ' + (within if low else f"( {within} )?") + ' ws "]"')
 
     def _string(self, schema: Schema, at: str) -> str:
         low = self._count(schema, "minLength", at) or 0
         high = self._count(schema, "maxLength", at)
-        rest = {"pattern", "format"} & schema.keys()
-        if "pattern" in rest:
-            if low or high is not None:
-                self._refuse(at, "`pattern` is not supported beside a length")
-            try:
-                body = pattern_to_gbnf(schema["pattern"])
-            except UsageError as error:
-                self._refuse(at, error.message)
-        elif schema.get("format") in FORMATS and not low and high is None:
-            body = FORMATS[schema["format"]]
-        elif low or high is not None:
-            if high is not None and high < low:
-                self._refuse(at, f"no string has at least {low} and at most {high} characters")
+        body = FORMATS.get(schema.get("format", ""), "")
+        if "pattern" in schema:
+            if body:
+                refuse(at, f"`pattern` is not supported beside the format `{schema['format']}`")
+            body = self._pattern(schema["pattern"], at)
+        if body and (low or high is not None):
+            refuse(at, "`pattern` and `format` are not supported beside a length")
+        if high is not None and high < low:
+            refuse(at, f"no string has at least {low} and at most {high} characters")
+        if not body:
+            if not low and high is None:
+                return self._book.built_in("string")
             body = repeated(self._book.built_in("char"), low, high)
-        else:
-            return self._book.built_in("string")
-        self._book.built_in("char")
         return self._book.rule(at, f'"\\"" {body} "\\""')
 
+    def _pattern(self, pattern: str, at: str) -> str:
+        self._book.built_in("char")
+        try:
+            return pattern_to_gbnf(pattern)
+        except UsageError as error:
+            refuse(at, error.message)
+
     def _number(self, schema: Schema, at: str) -> str:
-        bounds = {key: schema[key] for key in _BY_TYPE["number"] & schema.keys()}
+        bounds = {key: schema[key] for key in BY_TYPE["number"] & schema.keys()}
         if bounds != {"minimum": 0}:
-            self._refuse(at, "bounds of a `number` are not supported but `minimum` 0")
+            refuse(at, "of the bounds of a `number`, only `minimum` 0 is supported")
         return f"( {self._book.built_in('natural')} {self._book.built_in('fraction')} )"
 
     def _integer(self, schema: Schema, at: str) -> str:
-        bounds = {key: schema[key] for key in _BY_TYPE["number"] & schema.keys()}
+        bounds = {key: schema[key] for key in BY_TYPE["number"] & schema.keys()}
         if not all(isinstance(b, int | float) and not isinstance(b, bool) for b in bounds.values()):
-            self._refuse(at, "a bound is no number")
+            refuse(at, "a bound is not a number")
+        if any(abs(bound) >= 10**MAX_DIGITS for bound in bounds.values()):
+            refuse(at, f"a bound has more than {MAX_DIGITS} digits")
         lows = [ceil(bounds["minimum"])] if "minimum" in bounds else []
         highs = [floor(bounds["maximum"])] if "maximum" in bounds else []
         if "exclusiveMinimum" in bounds:
@@ -273,34 +232,16 @@ class _Converter:
             highs.append(ceil(bounds["exclusiveMaximum"]) - 1)
         body = integers(max(lows, default=None), min(highs, default=None))
         if not body:
-            self._refuse(at, "no integer is within the bounds")
+            refuse(at, "no integer is within the bounds")
         return self._book.rule(at, body)
 
     def _count(self, schema: Schema, key: str, at: str) -> int | None:
-        value = schema.get(key)
-        if value is None:
+        if key not in schema:
             return None
-        if not isinstance(value, int) or not 0 <= value <= MAX_REPEAT:
-            self._refuse(at, f"`{key}` is {json.dumps(value)}, but must be 0 to {MAX_REPEAT}")
+        value = schema[key]
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_REPEAT:
+            refuse(at, f"`{key}` is {json.dumps(value)}, but must be 0 to {MAX_REPEAT}")
         return value
-
-    def _refuse(self, at: str, why: str) -> NoReturn:
-        raise UsageError(f"the JSON schema at {at}: {why}")
-
-
-def _is_of_type(value: Any, kind: str | Sequence[str]) -> bool:
-    kinds = [kind] if isinstance(kind, str) else kind
-    if isinstance(value, bool):
-        return "boolean" in kinds
-    return any(isinstance(value, _OF_TYPE.get(one, ())) for one in kinds)
-
-
-def _joined(first: Any, second: Any) -> Any:
-    """Properties or required names of two schemas; a property of both must satisfy both."""
-    if isinstance(first, dict):
-        both = {name: {"allOf": [first[name], second[name]]} for name in first if name in second}
-        return {**first, **second, **both}
-    return list(dict.fromkeys([*first, *second]))
 
 
 def _finite(digits: str) -> float:
@@ -311,4 +252,4 @@ def _finite(digits: str) -> float:
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise UsageError(f"the JSON schema is no JSON: {name}")
+    raise UsageError(f"the JSON schema is not JSON: it has `{name}`")

@@ -7,20 +7,22 @@ from typing import NoReturn
 
 from spec_cli.errors import UsageError
 from spec_cli.grammar.chars import EVERY, Ranges, in_json, points, union, without
-from spec_cli.grammar.gbnf import MAX_REPEAT
+from spec_cli.grammar.gbnf import MAX_REPEAT, repetitions
 
 _DIGITS = ((0x30, 0x39),)
 _WORD = union((*_DIGITS, (0x41, 0x5A), (0x61, 0x7A), *points("_")))
-_SPACE = points("\t\n\v\f\r ")
+# White space and line ends of ECMAScript: `\S` must not let one through.
+_SPACE = union(
+    (*points("\t\n\v\f\r \xa0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff"), (0x2000, 0x200A))
+)
 _CLASSES = {
     "d": _DIGITS, "w": _WORD, "s": _SPACE,
     "D": without(EVERY, _DIGITS), "W": without(EVERY, _WORD), "S": without(EVERY, _SPACE),
 }  # fmt: skip
 _CONTROLS = {"n": "\n", "r": "\r", "t": "\t", "f": "\f", "v": "\v"}
 _ANY = without(EVERY, points("\n\r\u2028\u2029"))
-_QUANTIFIER = re.compile(r"(?:([*+?])|\{(\d+)(?:(,)(\d+)?)?\})\??")
+_QUANTIFIER = re.compile(r"(?:([*+?])|\{([0-9]+)(?:(,)([0-9]+)?)?\})\??")
 _HEX = re.compile(r"x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|u\{([0-9a-fA-F]{1,6})\}")
-_BOUNDS = {"*": (0, None), "+": (1, None), "?": (0, 1)}
 
 
 def pattern_to_gbnf(pattern: str) -> str:
@@ -42,7 +44,7 @@ class _Pattern:
         while self._take("|"):
             options.append(self._anchored())
         if self._at < len(self._pattern):
-            self._refuse("it ends at an unexpected place")
+            self._refuse_here()
         return f"( {' | '.join(options)} )"
 
     def _anchored(self) -> str:
@@ -64,18 +66,20 @@ class _Pattern:
 
     def _item(self) -> str:
         char = self._pattern[self._at]
+        if char in "^*+?{":
+            self._refuse_here()
         self._at += 1
         if char == "(":
             if self._take("?") and not self._take(":"):
                 self._refuse("look-around and named groups are not supported")
             body = self._alternatives()
-            if not self._take(")"):
+            if self._at == len(self._pattern):
                 self._refuse("`)` is missing")
+            if not self._take(")"):
+                self._refuse_here()
             return body
         if char == "[":
             return self._written(self._class())
-        if char in "^*+?{":
-            self._refuse(f"`{char}` is not supported at this place")
         if char == ".":
             return self._written(_ANY)
         return self._written(self._escape() if char == "\\" else points(char))
@@ -87,8 +91,7 @@ class _Pattern:
         self._at = found.end()
         if found[1]:
             return item + found[1]
-        low = int(found[2])
-        high = low if not found[3] else int(found[4]) if found[4] else None
+        low, high = repetitions(found[2], found[3], found[4])
         if max(low, high or 0) > MAX_REPEAT or (high is not None and (high < low or high == 0)):
             self._refuse(f"`{found[0]}` is not supported")
         return f"{item}{{{low},{'' if high is None else high}}}"
@@ -104,7 +107,7 @@ class _Pattern:
                 self._at += 1
                 high = self._member()
                 if len(low) != 1 or len(high) != 1 or high[0][1] < low[0][0]:
-                    self._refuse("a range of characters is not understood")
+                    self._refuse("a range of characters is not valid")
                 low = ((low[0][0], high[0][1]),)
             chars += low
         return without(EVERY, union(chars)) if negates else union(chars)
@@ -119,7 +122,10 @@ class _Pattern:
     def _escape(self) -> Ranges:
         if found := _HEX.match(self._pattern, self._at):
             self._at = found.end()
-            return points(chr(min(int(found[1] or found[2] or found[3], 16), 0x10FFFF)))
+            point = int(found[1] or found[2] or found[3], 16)
+            if not any(low <= point <= high for low, high in EVERY):
+                self._refuse(f"`\\{found[0]}` is not a character; beyond FFFF write `\\u{{1F600}}`")
+            return points(chr(point))
         char = self._pattern[self._at : self._at + 1]
         self._at += 1
         if char in _CLASSES:
@@ -140,6 +146,9 @@ class _Pattern:
         found = self._pattern.startswith(text, self._at)
         self._at += len(text) * found
         return found
+
+    def _refuse_here(self) -> NoReturn:
+        self._refuse(f"`{self._pattern[self._at]}` is not supported here")
 
     def _refuse(self, why: str) -> NoReturn:
         raise UsageError(f"`pattern` {self._pattern!r}: {why}")

@@ -10,7 +10,14 @@ from typing import Any
 from spec_cli.grammar.chars import PLAIN, class_of, literal, points, without
 from spec_cli.grammar.rules import ROOT
 
-_DATE = '[0-9]{4} "-" ( "0" [1-9] | "1" [0-2] ) "-" ( "0" [1-9] | [12] [0-9] | "3" [01] )'
+_BY_4 = "[2468] [048] | [13579] [26]"  # two digits of a number that 4 divides, from 12 on
+_LEAP_YEAR = f'[0-9]{{2}} ( "0" [48] | {_BY_4} ) | ( "0" [048] | {_BY_4} ) "00"'
+_MONTH_AND_DAY = (
+    '( "0" [13578] | "1" [02] ) "-" ( "0" [1-9] | [12] [0-9] | "3" [01] ) '
+    '| ( "0" [469] | "11" ) "-" ( "0" [1-9] | [12] [0-9] | "30" ) '
+    '| "02-" ( "0" [1-9] | "1" [0-9] | "2" [0-8] )'
+)
+_DATE = f'( [0-9]{{4}} "-" ( {_MONTH_AND_DAY} ) | ( {_LEAP_YEAR} ) "-02-29" )'
 _TIME = (
     '( [01] [0-9] | "2" [0-3] ) ":" [0-5] [0-9] ":" [0-5] [0-9] ( "." [0-9]{1,6} )? '
     '( "Z" | [+-] ( [01] [0-9] | "2" [0-3] ) ":" [0-5] [0-9] )'

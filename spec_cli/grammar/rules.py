@@ -71,22 +71,33 @@ def _check_recursion(rules: Rules, error: ErrorAt) -> None:
             raise error("what may be empty is repeated without end", part.at)
     n_paths: dict[str, int] = {}
     for name in rules:
-        stack = [(name, list(_beginnings(rules[name], empty)))]
+        stack = [_Beginnings(name, rules, empty)] if name not in n_paths else []
         on_stack = {name}
         while stack:
-            current, beginnings = stack[-1]
-            todo = next((r for r in beginnings if r.name not in n_paths), None)
+            current = stack[-1]
+            todo = next((r for r in current.rest if r.name not in n_paths), None)
             if todo is None:
-                n_paths[current] = 1 + sum(n_paths[r.name] for r in beginnings)
-                if n_paths[current] > MAX_PATHS:
-                    raise UsageError(f"the grammar branches too often at the start of `{current}`")
-                on_stack.remove(current)
+                n_paths[current.name] = 1 + sum(n_paths[r.name] for r in current.all)
+                if n_paths[current.name] > MAX_PATHS:
+                    raise UsageError(
+                        f"the grammar branches too often at the start of `{current.name}`"
+                    )
+                on_stack.remove(current.name)
                 stack.pop()
             elif todo.name in on_stack:
                 raise error(f"`{todo.name}` can begin with itself (left recursion)", todo.at)
             else:
                 on_stack.add(todo.name)
-                stack.append((todo.name, list(_beginnings(rules[todo.name], empty))))
+                stack.append(_Beginnings(todo.name, rules, empty))
+
+
+class _Beginnings:
+    """The rules with which one rule can begin: `all`, and the `rest` still to be looked at."""
+
+    def __init__(self, name: str, rules: Rules, empty: set[str]) -> None:
+        self.name = name
+        self.all = list(_beginnings(rules[name], empty))
+        self.rest = iter(self.all)
 
 
 def _may_be_empty(rules: Rules) -> set[str]:

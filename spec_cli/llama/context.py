@@ -129,9 +129,9 @@ class LlamaContext:
         return self._native.state(TEXT)
 
     def restore(self, tokens: Sequence[int], state: bytes | bytearray | memoryview) -> bool:
-        """Put back the `state` that was had after evaluating `tokens`; else the memory is empty.
+        """Put back the `state` taken after evaluating `tokens`; where that fails, nothing is held.
 
-        llama.cpp trusts it: it must come from a context like this one, bit for bit.
+        llama.cpp trusts it: it must come, bit for bit, from a context like this one.
         """
         self._fall_back(0)
         self._memory.settle()

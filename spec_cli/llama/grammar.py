@@ -64,8 +64,8 @@ class GrammarEngine:
 class GrammarState:
     """What the grammar allows after some tokens. Frees its sampler when it is forgotten.
 
-    `pending` are the bytes of a character that has begun: only what goes on with it may follow.
-    llama.cpp ends the process when it accepts what it does not allow, so that is asked before.
+    `pending` are the bytes of an unfinished character: only what continues it may follow.
+    llama.cpp aborts the process when it is told to accept what it forbids, so we ask first.
     """
 
     def __init__(self, engine: GrammarEngine, sampler: Any, *, pending: bytes) -> None:

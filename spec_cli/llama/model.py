@@ -45,17 +45,20 @@ class LlamaModel:
         """Load `path`. `progress` gets the fraction loaded and returns False to give up;
         `cancelled` is asked while a long text is tokenised.
 
-        Raises Cancelled when `progress` gave up, ResourceError when memory ran out, and
-        ModelError with llama.cpp's own reason otherwise.
+        Raises Cancelled when `progress` gave up, what it raised, ResourceError when memory ran
+        out, and ModelError with llama.cpp's own reason otherwise.
         """
         self.path = path
         self._api = library().api
-        gave_up = False
+        stopped: BaseException | None = None
 
         def report(fraction: float, _user_data: object) -> bool:
-            nonlocal gave_up
-            gave_up = not progress(fraction)
-            return not gave_up
+            nonlocal stopped
+            try:
+                stopped = None if progress(fraction) else Cancelled()
+            except BaseException as error:  # it cannot pass through llama.cpp
+                stopped = error
+            return stopped is None
 
         params = self._api.llama_model_default_params()
         params.n_gpu_layers = settings.n_gpu_layers if settings.devices else 0
@@ -69,16 +72,16 @@ class LlamaModel:
         library().log.take_errors()
         self.handle: Any = self._api.llama_model_load_from_file(os.fsencode(path), params)
         if not self.handle:
-            raise Cancelled if gave_up else _load_error(path, library().log.take_errors())
+            raise stopped or _load_error(path, library().log.take_errors())
         self.vocab: Any = self._api.llama_model_get_vocab(self.handle)
         self._pieces: dict[int, bytes] = {}
         self._buffer = ctypes.create_string_buffer(64)
         self._cancelled = cancelled
-        self._reading: LongCall[list[int]] | None = None
+        self._readings: list[LongCall[list[int]]] = []  # those that may still run
 
     def close(self) -> None:
-        """Free the weights; harmless when done before."""
-        if self.handle and not (self._reading and self._reading.is_running):
+        """Free the weights, unless a text is still being tokenised; harmless when done before."""
+        if self.handle and not any(reading.is_running for reading in self._readings):
             self._api.llama_model_free(self.handle)
             self.handle = None
 
@@ -125,8 +128,8 @@ class LlamaModel:
     def tokenize(self, text: str, *, special: bool, bos: bool) -> list[int]:
         """The ids of `text`. `special`: control tokens written in it become those tokens.
         `bos`: with the beginning-of-sequence token, if the vocabulary wants one.
-        Raises ResourceError, and Cancelled; llama.cpp goes on then, and until it has ended `close`
-        frees nothing.
+        Raises ResourceError, and Cancelled: llama.cpp goes on then, and `close` frees nothing
+        until it has ended.
         """
         # Not by llama_tokenize's add_special: it may also append an end-of-sequence token.
         wants_bos = bos and self._api.llama_vocab_get_add_bos(self.vocab)
@@ -137,13 +140,14 @@ class LlamaModel:
             return first + self._tokenize(raw, special)
         stack_bytes = (len(raw) // _PIECE_BYTES + 1) * _PIECE_STACK_BYTES
         try:
-            self._reading = LongCall(lambda: self._tokenize(raw, special), stack_bytes=stack_bytes)
+            reading = LongCall(lambda: self._tokenize(raw, special), stack_bytes=stack_bytes)
         except RuntimeError:  # no room for the stack
             raise ResourceError(
                 f"there is no memory to tokenise a text of {len(raw) >> 20} MiB",
                 hint="shorten it: few contexts hold a hundredth of that",
             ) from None
-        return first + self._reading.result(self._cancelled)
+        self._readings = [other for other in self._readings if other.is_running] + [reading]
+        return first + reading.result(self._cancelled)
 
     def _tokenize(self, raw: bytes, special: bool) -> list[int]:
         n = len(raw) + 1

@@ -18,7 +18,7 @@ from spec_cli.spec.interfaces import Logits
 KV_TYPES = {"f32": 0, "f16": 1, "q8_0": 8, "bf16": 30}  # enum ggml_type, ggml.h
 
 _ABORTED = 2  # llama_decode, llama.h
-_N_CELLS = 256  # llama.cpp gives each sequence with a cache of its own a multiple of these
+_N_CELLS = 256  # the size of a cache is a multiple of these
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,11 @@ class ContextSettings:
     def n_cells(self) -> int:
         """Tokens that the KV cache holds."""
         return self.n_ctx + self.n_pad
+
+
+def padded_cells(n_cells: int) -> int:
+    """How many cells llama.cpp makes where a cache of `n_cells` is wanted."""
+    return -(-n_cells // _N_CELLS) * _N_CELLS
 
 
 class NativeContext:
@@ -72,7 +77,7 @@ class NativeContext:
         self._abort = api.ggml_abort_callback(lambda _data: cancelled())
         params = _context_params(settings, self._abort)
         if not shares_cache:
-            params.n_ctx = settings.n_sequences * -(-settings.n_cells // _N_CELLS) * _N_CELLS
+            params.n_ctx = settings.n_sequences * padded_cells(settings.n_cells)
             params.kv_unified = False
         library().log.take_errors()
         self._handle: Any = api.llama_init_from_model(model.handle, params)
@@ -156,10 +161,10 @@ def _context_params(settings: ContextSettings, abort: Any) -> Any:
 def _context_error(model: LlamaModel, settings: ContextSettings) -> ResourceError:
     """Why there is no context, in llama.cpp's words."""
     reason = "; ".join(library().log.take_errors()) or "llama.cpp gave no reason"
-    size = counted(settings.n_ctx, "token")
+    size, smaller = counted(settings.n_ctx, "token"), settings.n_ctx // 2
     return ResourceError(
         f"a context of {size} for {model.path.name} cannot be made: {reason}",
-        hint=f"use a smaller one: `--ctx-size {max(256, settings.n_ctx // 2)}`",
+        hint=f"use a smaller one: `--ctx-size {smaller}`" if smaller >= _N_CELLS else None,
     )
 
 

@@ -58,13 +58,14 @@ def quantize_apart(
 ) -> None:
     """`quantize` with `pure`, in a process of its own, where it can be stopped and may crash.
 
-    Raises Cancelled, or ResourceError with the last words of the process when it failed.
+    Raises Cancelled, or ResourceError with the reason that the process gave.
     """
     arguments = (str(source), str(destination), file_type, "pure")
     ended = run_apart("spec_cli.llama.quantize", *arguments, cancelled=cancelled)
-    if ended.exit_code != 0:
-        last = f"requantising {source.name} ended with {ended.exit_code}"
-        raise ResourceError(ended.lines[-1] if ended.lines else last)
+    if ended.exit_code < 0:
+        raise ResourceError(f"requantising {source.name} failed: {ended.reason}")
+    if ended.exit_code > 0:
+        raise ResourceError(ended.reason)
 
 
 def same_model(one: Header, other: Header) -> bool:

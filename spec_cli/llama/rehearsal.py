@@ -34,12 +34,11 @@ def rehearse(path: Path, *, cancelled: Callable[[], bool]) -> bool:
     if ended.exit_code == -SIGKILL:
         raise ResourceError(
             f"the process that tried {path.name} was killed",
-            hint="see whether there is enough memory for it",
+            hint="check that there is enough memory for it",
         )
     if ended.exit_code < 0:
-        cause = _SOURCE.sub("", ended.lines[0]) if ended.lines else f"signal {-ended.exit_code}"
         raise ModelError(
-            f"{path.name} makes llama.cpp crash: {cause}",
+            f"{path.name} makes llama.cpp crash: {_SOURCE.sub('', ended.reason)}",
             hint="the file may be damaged, or of a kind that this version does not know",
         )
     return ended.exit_code == 0

@@ -6,13 +6,12 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Self
 
-from rich.markup import escape
 from rich.progress import TextColumn
 
 from spec_cli.batch.tally import Tally
 from spec_cli.events import DraftingOff, Event, Notice, PromptProgress, RoundDone
-from spec_cli.render.bar import bar
-from spec_cli.render.inert import inert
+from spec_cli.render.bar import bar, progress_line
+from spec_cli.render.inert import inert, one_line
 from spec_cli.render.style import number, percent, seconds
 from spec_cli.spec.counts import counted
 from spec_cli.spec.stats import RoundCount
@@ -40,7 +39,7 @@ class BatchProgress:
         self.exactness: str | None = None  # of the passes, in words, once that is known
         self._told: set[str] = set()
         count = TextColumn("{task.fields[count]}")
-        self._bar = bar(terminal, count, disable=quiet or not animate)
+        self._bar = progress_line(terminal, bar(), count, disable=quiet or not animate)
         self._task = self._bar.add_task("waiting for a line", total=n_lines, count="")
 
     def __enter__(self) -> Self:
@@ -58,7 +57,7 @@ class BatchProgress:
     def doing(self, what: str, fraction: float | None) -> None:
         """Show what is being done before a line can be answered."""
         done = "" if fraction is None else f" {fraction:4.0%}"
-        self._bar.update(self._task, description=escape(f"{what}{done}"))
+        self._bar.update(self._task, description=f"{one_line(what)}{done}")
 
     def handle(self, event: Event) -> None:
         """Count what happens while a line is answered."""

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from spec_cli.bench.report import Report
@@ -16,21 +13,19 @@ from spec_cli.bench.synthetic import Outlook, conclusion
 from spec_cli.render.bench_blocks import BenchInfo, bench_blocks
 from spec_cli.render.bench_formats import rows_as
 from spec_cli.render.bench_json import bench_object
-from spec_cli.render.columns import aligned
+from spec_cli.render.blocks import Block, Command, print_blocks
 from spec_cli.render.options import Format
 from spec_cli.render.stdout import Stdout
-from spec_cli.render.verify import Grid
+from spec_cli.render.style import percent
 from spec_cli.terminal import Terminal
-
-Blocks = Iterable[str | Grid]
 
 
 def print_bench(terminal: Terminal, form: Format, report: Report, info: BenchInfo) -> None:
     """Write the report to stdout. Raises BrokenPipeError."""
     if form in (Format.TEXT, Format.MD):
-        _print_blocks(terminal, form, bench_blocks(report, info))
+        _print(terminal, form, bench_blocks(report, info))
     elif form is Format.JSON:
-        _print_json(terminal, bench_object(report, info))
+        Stdout(terminal.stdout).write_json(bench_object(report, info))
     else:
         rows = [row_of(info.setup, run) for run in report.runs]
         Stdout(terminal.stdout).write(rows_as(form, rows, "bench"))
@@ -52,15 +47,18 @@ def print_outlook(
         for outlook in of_drafter
     ]
     if form in (Format.TEXT, Format.MD):
-        _print_blocks(terminal, form, _outlook_blocks(rows, outlooks, acceptance))
+        _print(terminal, form, _outlook_blocks(rows, outlooks, acceptance))
     elif form is Format.JSON:
-        _print_json(terminal, {"schema": "spec-cli/bench-outlook/1", "outlook": rows})
+        whole = {"schema": "spec-cli/bench-outlook/1", "outlook": rows}
+        Stdout(terminal.stdout).write_json(whole)
     else:
         Stdout(terminal.stdout).write(rows_as(form, rows, "outlook"))
 
 
-def markdown(block: str | Grid) -> list[str]:
-    """A line, which Markdown shall not join with the next, or a table with its header."""
+def markdown(block: Block) -> list[str]:
+    """A line, which Markdown shall not join with the next, a command as code, or a table."""
+    if isinstance(block, Command):
+        return ["", f"    {block.strip()}", ""]
     if isinstance(block, str):
         return [f"{block.strip()}  ".lstrip()]
     header, *rows = [[cell.replace("|", "\\|") for cell in row] for row in block]
@@ -68,19 +66,15 @@ def markdown(block: str | Grid) -> list[str]:
     return ["", *lines, ""]
 
 
-def _plain_lines(block: str | Grid) -> list[str]:
-    return [block] if isinstance(block, str) else aligned(block)
-
-
 def _outlook_blocks(
     rows: Sequence[Row], outlooks: dict[str, list[Outlook]], acceptance: float
-) -> Blocks:
+) -> Iterator[Block]:
     yield [["drafter", "-k", "speed-up", "wins from"]] + [
         [
             row["drafter"],
             str(row["draft_tokens"]),
             f"{row['speedup']:.2f}x",
-            "never" if row["break_even"] is None else f"{row['break_even']:.0%} accepted",
+            "never" if row["break_even"] is None else f"{percent(row['break_even'])} accepted",
         ]
         for row in rows
     ]
@@ -89,36 +83,13 @@ def _outlook_blocks(
         yield f"{drafter}: {conclusion(of_drafter, acceptance)}"
 
 
-def _print_blocks(terminal: Terminal, form: Format, blocks: Blocks) -> None:
-    stdout = Stdout(terminal.stdout)
-    if form is Format.MD or not terminal.stdout_is_tty:
-        show = markdown if form is Format.MD else _plain_lines
-        text = "".join(f"{line}\n" for block in blocks for line in show(block))
-        stdout.write(re.sub(r"\n{3,}", "\n\n", text))
+def _print(terminal: Terminal, form: Format, blocks: Iterable[Block]) -> None:
+    if form is Format.TEXT:
+        print_blocks(terminal, blocks, _paint)
         return
-    console = Console(
-        file=terminal.stdout, no_color=not terminal.color, force_terminal=True, highlight=False
-    )
-    with console.capture() as captured:
-        for block in blocks:
-            if isinstance(block, str):
-                # A command is left to the terminal to wrap: it can be copied as one line.
-                console.print(Text(block), soft_wrap=block.startswith(" "))
-            else:
-                console.print(_table(block))
-    stdout.write(captured.get())
+    text = "".join(f"{line}\n" for block in blocks for line in markdown(block))
+    Stdout(terminal.stdout).write(re.sub(r"\n{3,}", "\n\n", text))
 
 
-def _table(grid: Grid) -> Table:
-    header, *rows = grid
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for name in header:
-        table.add_column(Text(name), no_wrap=True)
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
-    return table
-
-
-def _print_json(terminal: Terminal, value: dict[str, object]) -> None:
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    Stdout(terminal.stdout).write(f"{text}\n")
+def _paint(lines: list[Text]) -> None:
+    lines[0].stylize("bold")

@@ -12,12 +12,13 @@ from spec_cli.bench.matrix import PLAIN, Arm
 from spec_cli.bench.ratios import Score
 from spec_cli.bench.report import Report
 from spec_cli.bench.rows import Row
+from spec_cli.bench.runner import MAX_NOISE
 from spec_cli.bench.statistics import MIN_RATIOS
 from spec_cli.bench.verdict import interval
+from spec_cli.render.blocks import Block, Command, Grid
 from spec_cli.render.inert import one_line
 from spec_cli.render.info import RunInfo
 from spec_cli.render.style import UNKNOWN, number, percent, seconds
-from spec_cli.render.verify import Grid
 from spec_cli.spec.counts import counted
 
 _ID_CHARS = 18  # of a prompt's id
@@ -35,7 +36,7 @@ class BenchInfo:
     command: str
 
 
-def bench_blocks(report: Report, info: BenchInfo) -> Iterator[str | Grid]:
+def bench_blocks(report: Report, info: BenchInfo) -> Iterator[Block]:
     """The report from top to bottom."""
     yield from _facts(report, info)
     for temp in report.matrix.temps:
@@ -48,7 +49,8 @@ def bench_blocks(report: Report, info: BenchInfo) -> Iterator[str | Grid]:
     yield from _trust(report)
     yield ""
     yield one_line(report.verdict.sentence)
-    yield f"  {info.command}"
+    if report.runs:
+        yield Command(f"  {info.command}")
 
 
 def _facts(report: Report, info: BenchInfo) -> Iterator[str]:
@@ -64,7 +66,7 @@ def _facts(report: Report, info: BenchInfo) -> Iterator[str]:
     yield f"runs     {counted(matrix.n_rounds, 'round')}; {len(report.runs):,} runs are finished"
 
 
-def _at(report: Report, temp: float) -> Iterator[str | Grid]:
+def _at(report: Report, temp: float) -> Iterator[Block]:
     """The tables of one temperature."""
     arms = [arm for arm in report.matrix.arms_at(temp) if report.figures(arm, temp)]
     plain = report.figures(PLAIN, temp)
@@ -80,14 +82,14 @@ def _at(report: Report, temp: float) -> Iterator[str | Grid]:
     yield ""
     yield _drafting(figures)
     if any(f.oracle_stop is not None for _, f in figures):
-        yield "oracle: knowing when to stop; free: at no cost of guesses; by the cost table"
+        yield "oracle: with perfect stopping; free: with free guesses, too; by the cost table"
     if any(f.n_drafted for _, f in figures):
         yield ""
         yield _by_position(figures)
     if len(report.kinds) > 1:
         yield ""
         yield _by_kind(report, arms, temp)
-        yield f"( ): the interval has 1.00 in it, or fewer than {MIN_RATIOS} prompts"
+        yield f"( ): the interval includes 1.00, or there are fewer than {MIN_RATIOS} prompts"
 
 
 def _speed_row(report: Report, arm: Arm, temp: float) -> list[str]:
@@ -123,7 +125,7 @@ def _by_position(arms: Sequence[tuple[Arm, Figures]]) -> Grid:
     """The acceptance of the first draft token, the second and so on, in per cent."""
     n = min(_POSITIONS, max(len(f.acceptance_at) for _, f in arms))
     rows = [
-        [arm.name, *(f"{100 * rate:.0f} %" for rate in f.acceptance_at[:n])]
+        [arm.name, *(percent(rate) for rate in f.acceptance_at[:n])]
         for arm, f in arms
         if f.acceptance_at
     ]
@@ -152,14 +154,14 @@ def _of_kind(score: Score | None) -> str:
     return mean if score.speedup.side else f"({mean})"
 
 
-def _changes(report: Report, earlier: Earlier, setup: Row) -> Iterator[str | Grid]:
+def _changes(report: Report, earlier: Earlier, setup: Row) -> Iterator[Block]:
     yield ""
     found = list(changes(earlier, report.kept, report.matrix))
     yield [["then and now", "temp", "kind", "then", "now", "change", "95 % interval"]] + [
         _change_row(change) for change in found
     ]
     for name, then, now in differences(earlier.setup, setup):
-        yield f"{name} was {_value(then)}, is {_value(now)}"
+        yield f"{name}: then {_value(then)}, now {_value(now)}"
 
 
 def _change_row(change: Change) -> list[str]:
@@ -170,9 +172,14 @@ def _change_row(change: Change) -> list[str]:
         kind,
         f"{change.then:.2f}x",
         f"{change.now:.2f}x",
-        f"{change.change.mean - 1:+.0%}",
-        interval(change.change),
+        _gained(change.change.mean),
+        interval(change.change, _gained),
     ]
+
+
+def _gained(ratio: float) -> str:
+    """`+12 %`, `-3 %`."""
+    return f"{100 * (ratio - 1):+.0f} %"
 
 
 def _value(value: object) -> str:
@@ -192,11 +199,13 @@ def _trust(report: Report) -> Iterator[str]:
 def _noise(report: Report) -> str:
     loads = [run.load for run in report.runs if run.load is not None]
     load = f"; load average {min(loads):.1f} to {max(loads):.1f}" if loads else ""
-    if not report.n_repeated and not report.n_noisy:
-        return f"noise: none, plain decoding keeps within 5 %{load}"
+    limit, n, n_repeated = percent(MAX_NOISE), report.n_ever_noisy, report.n_repeated
+    if not n:
+        return f"noise: none, plain decoding stayed within {limit}{load}"
+    again = "measured again" if n_repeated == n else f"{n_repeated:,} of them measured again"
     return (
-        f"noise: plain decoding was off by more than 5 % in {report.n_repeated:,} of "
-        f"{counted(report.n_groups, 'group')}, measured again; {report.n_noisy:,} still noisy, "
+        f"noise: plain decoding was off by more than {limit} in {n:,} of "
+        f"{counted(report.n_groups, 'group')}, {again}; {report.n_noisy:,} still noisy, "
         f"and counted{load}"
     )
 
@@ -205,9 +214,10 @@ def _texts(report: Report) -> str:
     n, different = len(report.comparable), report.different
     if not different:
         return f"texts: all {n:,} equal plain decoding, token for token"
+    verb = "differs" if len(different) == 1 else "differ"
     first = min(different, key=lambda run: run.measure.first_difference or 0)
     return (
-        f"texts: {len(different):,} of {n:,} leave plain decoding, the first after "
+        f"texts: {len(different):,} of {n:,} {verb} from plain decoding, the first after "
         f"{counted(first.measure.first_difference or 0, 'token')} "
         f"({one_line(first.prompt)}, temp {first.temp:g}, {first.arm.name})"
     )

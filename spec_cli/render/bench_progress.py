@@ -5,11 +5,10 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
-from rich.markup import escape
 from rich.progress import MofNCompleteColumn, TextColumn
 
 from spec_cli.bench.runner import Step
-from spec_cli.render.bar import bar
+from spec_cli.render.bar import bar, progress_line
 from spec_cli.render.inert import one_line
 from spec_cli.terminal import Terminal
 
@@ -19,7 +18,9 @@ class BenchProgress:
 
     def __init__(self, terminal: Terminal) -> None:
         left = TextColumn("{task.fields[left]}")
-        self._bar = bar(terminal, MofNCompleteColumn(), left, disable=not terminal.animate)
+        self._bar = progress_line(
+            terminal, bar(), MofNCompleteColumn(), left, disable=not terminal.animate
+        )
         self._task = self._bar.add_task("", total=None, left="")
 
     def __enter__(self) -> Self:
@@ -38,7 +39,7 @@ class BenchProgress:
         """Show `step`."""
         self._bar.update(
             self._task,
-            description=escape(one_line(step.what)),
+            description=one_line(step.what),
             completed=step.n_done,
             total=step.n_runs,
             left="" if step.left_s is None else time_left(step.left_s),

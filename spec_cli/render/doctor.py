@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spec_cli.doctor.report import Report
-from spec_cli.render.inert import inert
+from spec_cli.render.inert import one_line
 
 SCHEMA = "spec-cli/doctor/1"
 
@@ -15,15 +15,15 @@ def report_lines(report: Report) -> list[str]:
         if not section.rows:
             continue
         lines.append(section.title)
-        width = max((len(name) for name, _ in section.rows), default=0)
-        lines += [f"  {name:{width}}  {inert(value)}" for name, value in section.rows]
+        width = max(len(name) for name, _ in section.rows)
+        lines += [f"  {name:{width}}  {one_line(value)}" for name, value in section.rows]
         lines.append("")
     lines.append("findings" if report.findings else "nothing is wrong")
     for finding in report.findings:
         mark = "FAILED" if finding.failed else "note"
-        lines.append(f"  {mark}: {inert(finding.message)}")
+        lines.append(f"  {mark}: {one_line(finding.message)}")
         if finding.hint:
-            lines.append(f"    {inert(finding.hint)}")
+            lines.append(f"    {one_line(finding.hint)}")
     return lines
 
 

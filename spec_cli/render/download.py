@@ -5,22 +5,17 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console
 from rich.filesize import decimal
-from rich.markup import escape
 from rich.progress import (
-    BarColumn,
     DownloadColumn,
-    SpinnerColumn,
     TaskID,
     TextColumn,
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
-from rich.progress import Progress as Bars
-from rich.table import Column
 
 from spec_cli.download import Progress
+from spec_cli.render.bar import bar, progress_line
 from spec_cli.render.inert import one_line
 from spec_cli.terminal import Terminal
 
@@ -30,7 +25,16 @@ class DownloadDisplay:
 
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
-        self._bars = _bars(terminal)
+        self._bars = progress_line(
+            terminal,
+            TextColumn("{task.fields[source]}"),
+            bar(),
+            DownloadColumn(),
+            TransferSpeedColumn(),
+            TimeRemainingColumn(compact=True),
+            disable=not terminal.animate,
+            transient=False,
+        )
         self._tasks: dict[str, TaskID] = {}
 
     def __enter__(self) -> Self:
@@ -51,7 +55,7 @@ class DownloadDisplay:
             name = one_line(progress.name)
             self._announce(name, progress)
             self._tasks[progress.name] = self._bars.add_task(
-                escape(name),
+                name,
                 source=progress.source,
                 completed=progress.done_bytes,
                 total=progress.total_bytes,
@@ -67,22 +71,3 @@ class DownloadDisplay:
             f"downloading {name}: {size} from the {progress.source}{done}\n"
         )
         self._terminal.stderr.flush()
-
-
-def _bars(terminal: Terminal) -> Bars:
-    console = Console(file=terminal.stderr, no_color=not terminal.color)
-    return Bars(
-        SpinnerColumn(),
-        TextColumn("{task.description}", table_column=Column(ratio=1, no_wrap=True)),
-        TextColumn("{task.fields[source]}"),
-        BarColumn(bar_width=14),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(compact=True),
-        console=console,
-        disable=not terminal.animate,
-        expand=True,
-        # Text on stdout must not pass through the display.
-        redirect_stdout=False,
-        redirect_stderr=False,
-    )

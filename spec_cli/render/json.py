@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Self
 
@@ -60,7 +58,7 @@ class JsonObject(Renderer):
                     "reasoning": "".join(self._reasoning) or None,
                     "logprobs": {"content": self._scores} if self._info.has_logprobs else None,
                 }
-                _write(self._stdout, facts_object(self._info) | answer | result)
+                self._stdout.write_json(facts_object(self._info) | answer | result)
             case _:
                 pass
 
@@ -100,7 +98,7 @@ class JsonLines(Renderer):
                 pass
 
     def _line(self, name: str, fields: Object) -> None:
-        _write(self._stdout, {"event": name} | fields)
+        self._stdout.write_json({"event": name} | fields)
 
 
 def facts_object(info: RunInfo) -> Object:
@@ -241,7 +239,3 @@ def _ms(seconds: float | None) -> float | None:
 def _inverse(rate: float | None) -> float | None:
     """Seconds per token; None where the rate is unknown or nothing came."""
     return 1 / rate if rate else None
-
-
-def _write(stdout: Stdout, fields: Mapping[str, object]) -> None:
-    stdout.write(json.dumps(fields, ensure_ascii=False, allow_nan=False) + "\n")

@@ -89,7 +89,10 @@ class LiveRenderer(Renderer):
         self._footer = Footer(stderr)
         self._glyphs = glyphs_for(stderr.encoding)
         self._console = Console(
-            file=stderr, force_terminal=True, color_system="standard" if color else None
+            file=stderr,
+            force_terminal=True,
+            color_system="standard" if color else None,
+            no_color=False,  # `color` knows more than the environment
         )
         self._stats = RunStats()
         self._progress: PromptProgress | None = None

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from spec_cli.memory import HOST, MemoryPlan, Room, Share
-from spec_cli.render.columns import aligned
+from spec_cli.render.blocks import aligned
+from spec_cli.render.inert import one_line
 from spec_cli.spec.counts import counted
 
 SCHEMA = "spec-cli/estimate/1"
@@ -15,7 +16,10 @@ _HEADINGS = ("", "in", "layers", "weights", "file pages", "KV cache", "buffers",
 
 def plan_lines(plan: MemoryPlan) -> list[str]:
     """The plan as aligned lines, ending with the verdict. Sizes are in GB of 10^9 bytes."""
-    files = [f"{p.role:6}  {p.file}, context {counted(p.n_ctx, 'token')}" for p in plan.placements]
+    files = [
+        f"{p.role:6}  {one_line(p.file)}, context {counted(p.n_ctx, 'token')}"
+        for p in plan.placements
+    ]
     grid = [list(_HEADINGS), *_rows(plan)]
     rooms = [_room_line(plan, room) for room in plan.rooms]
     return [*files, "", *aligned(grid), "", *rooms, *_verdict(plan)]

@@ -75,7 +75,7 @@ def panel_rows(state: PanelState, info: RunInfo, width: int, glyphs: Glyphs) -> 
     elif state.progress:
         rows.append(_progress(state.progress, width, glyphs))
     if state.drafting_off:
-        rows += _reason(state.drafting_off, width)
+        rows += _reason(state.drafting_off, width, glyphs)
     return [_rule(info, width, glyphs), *rows] if rows else []
 
 
@@ -118,7 +118,7 @@ def _speed(stats: RunStats, width: int) -> Text:
 def _drafting(stats: RunStats, width: int, glyphs: Glyphs) -> Iterator[Text]:
     share, sign = percent(stats.acceptance_rate).split()
     recent = percent(stats.recent_acceptance_rate)
-    last = Text(f"last {len(stats.recent)} rounds {recent}")
+    last = Text(f"last {counted(len(stats.recent), 'round')} {recent}")
     yield _figure(share, f"{sign} accepted", [last], width)
     details = [Text(f"k={stats.recent[-1].n_drafted:<2}"), Text(round_times(stats))]
     yield _figure(number(stats.acceptance_length), "tok/pass", details, width)
@@ -142,8 +142,9 @@ def _history(stats: RunStats, glyphs: Glyphs) -> str:
     )
 
 
-def _reason(reason: str, width: int) -> list[Text]:
-    lines = wrap(f"drafting off: {reason}", width, max_lines=_MAX_REASON_ROWS, placeholder=" ...")
+def _reason(reason: str, width: int, glyphs: Glyphs) -> list[Text]:
+    cut = f" {glyphs.ellipsis}"
+    lines = wrap(f"drafting off: {reason}", width, max_lines=_MAX_REASON_ROWS, placeholder=cut)
     return [Text(line) for line in lines]
 
 

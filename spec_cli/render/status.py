@@ -5,11 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console
-from rich.live import Live
-from rich.spinner import Spinner
-from rich.text import Text
-
+from spec_cli.render.bar import progress_line
 from spec_cli.render.inert import one_line
 from spec_cli.terminal import Terminal
 
@@ -18,21 +14,11 @@ class Status:
     """Shows one changing line on stderr and removes it at the end. Used as a context manager."""
 
     def __init__(self, terminal: Terminal, *, quiet: bool) -> None:
-        self._spinner = Spinner("dots")
-        self._live: Live | None = None
-        if terminal.animate and not quiet:
-            self._live = Live(
-                self._spinner,
-                console=Console(file=terminal.stderr, no_color=not terminal.color),
-                transient=True,
-                # Nothing on stdout may pass through the display.
-                redirect_stdout=False,
-                redirect_stderr=False,
-            )
+        self._line = progress_line(terminal, disable=quiet or not terminal.animate)
+        self._task = self._line.add_task("")
 
     def __enter__(self) -> Self:
-        if self._live is not None:
-            self._live.start()
+        self._line.start()
         return self
 
     def __exit__(
@@ -45,12 +31,9 @@ class Status:
 
     def close(self) -> None:
         """Remove the line; harmless when done before."""
-        if self._live is not None:
-            self._live.stop()
+        self._line.stop()
 
     def show(self, what: str, fraction: float | None) -> None:
         """Show what is being done now and, if it is known, how much of it is done."""
         done = "" if fraction is None else f" {fraction:4.0%}"
-        self._spinner.update(
-            text=Text(f"{one_line(what)}{done}", overflow="ellipsis", no_wrap=True)
-        )
+        self._line.update(self._task, description=f"{one_line(what)}{done}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import select
 from typing import BinaryIO, TextIO
@@ -27,6 +28,10 @@ class Stdout:
         except BrokenPipeError:
             discard(self._stream)
             raise
+
+    def write_json(self, value: object) -> None:
+        """Write `value` as a line of JSON. Raises what `write` raises."""
+        self.write(json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def discard(stream: TextIO) -> None:

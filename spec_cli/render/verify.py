@@ -7,14 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
-from rich.console import Console
-from rich.table import Table
+from rich.cells import cell_len
 from rich.text import Text
 
-from spec_cli.render.columns import aligned
+from spec_cli.render.blocks import Block, Grid, aligned, print_blocks, stdout_console
 from spec_cli.render.inert import inert, one_line
 from spec_cli.render.info import RunInfo
-from spec_cli.render.stdout import Stdout
 from spec_cli.render.style import percent
 from spec_cli.spec.counts import counted
 from spec_cli.terminal import Terminal
@@ -26,11 +24,7 @@ from spec_cli.verify.rules import FALSE_ALARM, RuleCheck
 Spell = Callable[[int], str]
 """The text of a token id."""
 
-Grid = list[list[str]]
-"""A table, row by row."""
-
 _ID_CHARS = 20  # of a prompt's id
-_UNKNOWN = "n/a"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +48,7 @@ class Marks:
 
     def legend(self, report: Report) -> str:
         """What the marks mean, those that the report has."""
-        after = " after so many tokens" if self.with_position else ""
+        after = " after that many tokens" if self.with_position else ""
         meanings = [
             (report.equal, f"{self.equal} equal"),
             (report.near_ties, f"{self.near_tie} near-tie{after}"),
@@ -73,32 +67,23 @@ def print_report(
     terminal: Terminal, report: Report, matrix: Matrix, info: RunInfo, spell: Spell
 ) -> None:
     """Write the report to stdout. Raises BrokenPipeError."""
-    stdout = Stdout(terminal.stdout)
-    if not terminal.stdout_is_tty:
-        blocks = report_blocks(report, matrix, info, spell, PLAIN)
-        lines = (line for b in blocks for line in ([b] if isinstance(b, str) else aligned(b)))
-        stdout.write("".join(f"{line}\n" for line in lines))
-        return
-    console = Console(
-        file=terminal.stdout, no_color=not terminal.color, force_terminal=True, highlight=False
-    )
-    widest = max(map(len, aligned(results(report, matrix, UNICODE))))
-    marks = replace(UNICODE, with_position=widest <= console.width)
-    with console.capture() as captured:
-        for block in report_blocks(report, matrix, info, spell, marks):
-            console.print(Text(block) if isinstance(block, str) else _table(block))
-    stdout.write(captured.get())
+    marks = UNICODE if terminal.stdout_is_tty or terminal.stdout_color else PLAIN
+    if terminal.stdout_is_tty:
+        widest = max(map(cell_len, aligned(results(report, matrix, marks))))
+        marks = replace(marks, with_position=widest <= stdout_console(terminal).width)
+    print_blocks(terminal, report_blocks(report, matrix, info, spell, marks), _paint)
 
 
 def report_blocks(
     report: Report, matrix: Matrix, info: RunInfo, spell: Spell, marks: Marks
-) -> Iterator[str | Grid]:
+) -> Iterator[Block]:
     """The report from top to bottom: lines, and tables."""
     yield from _facts(report, matrix, info)
     yield ""
     yield results(report, matrix, marks)
     yield marks.legend(report)
-    yield _drafting(report)
+    if report.comparisons:
+        yield _drafting(report)
     yield ""
     if differences := list(_differences(report, spell)):
         yield from (*differences, "")
@@ -129,17 +114,10 @@ def results(report: Report, matrix: Matrix, marks: Marks) -> Grid:
     return [list(row) for row in zip(*columns, strict=True)]
 
 
-def _table(grid: Grid) -> Table:
-    table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
-    for _ in grid[0]:
-        table.add_column(no_wrap=True)
-    for row in grid:
-        cells = [Text(cell) for cell in row]
-        for cell in cells:
-            for mark, style in _STYLES.items():
-                cell.highlight_regex(rf"{mark}\d*", style)
-        table.add_row(*cells)
-    return table
+def _paint(lines: list[Text]) -> None:
+    for line in lines:
+        for mark, style in _STYLES.items():
+            line.highlight_regex(rf"{mark}\d*", style)
 
 
 def _facts(report: Report, matrix: Matrix, info: RunInfo) -> Iterator[str]:
@@ -156,8 +134,8 @@ def _drafting(report: Report) -> str:
     """What was drafted, so that nobody takes a check for one that drafted nothing."""
     n_drafted = sum(c.n_drafted for c in report.comparisons)
     n_accepted = sum(c.n_accepted for c in report.comparisons)
-    rate = percent(n_accepted / n_drafted) if n_drafted else _UNKNOWN
-    width = max((c.max_width for c in report.comparisons), default=0)
+    rate = percent(n_accepted / n_drafted if n_drafted else None)
+    width = max(c.max_width for c in report.comparisons)
     return f"{counted(n_drafted, 'draft token')}, {rate} accepted, in passes of 1 to {width} rows"
 
 
@@ -195,7 +173,7 @@ def _why(group: Sequence[Comparison]) -> str:
     return "; ".join(figures)
 
 
-def _rules(report: Report) -> Iterator[str | Grid]:
+def _rules(report: Report) -> Iterator[Block]:
     if report.rules_skipped is not None:
         yield f"acceptance rules: not checked, {report.rules_skipped}"
         return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import asdict
 
@@ -26,9 +25,7 @@ def print_json(
     terminal: Terminal, report: Report, matrix: Matrix, info: RunInfo, spell: Spell
 ) -> None:
     """Write the object to stdout. Raises BrokenPipeError."""
-    whole = report_object(report, matrix, info, spell)
-    text = json.dumps(whole, ensure_ascii=False, allow_nan=False)
-    Stdout(terminal.stdout).write(f"{text}\n")
+    Stdout(terminal.stdout).write_json(report_object(report, matrix, info, spell))
 
 
 def report_object(report: Report, matrix: Matrix, info: RunInfo, spell: Spell) -> Object:

@@ -80,7 +80,7 @@ class Archive:
         if self._path is None:
             return
         line = {"schema": SCHEMA, "configuration": configuration, "result": result}
-        text = json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n"
+        text = json.dumps(line, allow_nan=False) + "\n"
         try:
             with open_shared(self._path) as file:
                 file.write(text.encode())

@@ -62,6 +62,8 @@ class Report:
     def conclusion(self) -> str:
         """The outcome in one sentence."""
         equal, n = self.equal, len(self.comparisons)
+        if not n:
+            return f"interrupted before the first of {counted(len(self.cells), 'comparison')}"
         n_tokens = sum(c.n_tokens for c in equal)
         size = counted(n_tokens, "token")
         outcome = f"{_share(len(equal), n)} plain decoding, token for token ({size})"

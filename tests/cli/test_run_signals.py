@@ -36,13 +36,21 @@ def long_prompt(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
 
 
 def read(process: subprocess.Popen[bytes], n_bytes: int) -> bytes:
+    """The next bytes of stdout, past its buffer, of which `communicate` would know nothing."""
     assert process.stdout is not None
-    return process.stdout.read(n_bytes)
+    data = b""
+    while len(data) < n_bytes:
+        more = os.read(process.stdout.fileno(), n_bytes - len(data))
+        assert more, "it has ended"
+        data += more
+    return data
 
 
 def read_line(process: subprocess.Popen[bytes]) -> bytes:
-    assert process.stdout is not None
-    return process.stdout.readline()
+    line = b""
+    while not line.endswith(b"\n"):
+        line += read(process, 1)
+    return line
 
 
 def ended(process: subprocess.Popen[bytes]) -> Done:

@@ -41,7 +41,7 @@ def test_a_model_that_drafts_for_itself_is_always_accepted(
     run = call(*GREEDY, "-n", str(N_TOKENS), *pair, "-k", "4", "--json")
     assert run.json["tokens"] == plain.json["tokens"]
     assert run.json["speculative"]["draft_acceptance_rate"] == 1
-    assert "drafting cannot be faster" in run.stderr
+    assert "drafting will hardly be faster" in run.stderr
 
 
 @pytest.fixture(scope="module")

@@ -13,12 +13,13 @@ import threading
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 
 import spec_cli
 from spec_cli import Message, SpecError, TextSession, open_session
-from spec_cli.api import GenerationOptions, SessionOptions
+from spec_cli.api_options import GenerationOptions, SessionOptions, StreamOptions
 from spec_cli.errors import DownloadError, ModelError, PairError, UsageError
 from spec_cli.events import FinishReason
 from spec_cli.grammar.json_schema import schema_to_gbnf
@@ -75,6 +76,8 @@ def test_the_seed_that_was_drawn_gives_the_text_again(session: TextSession) -> N
     again = session.complete(PROMPT, max_tokens=24, seed=answers[0].seed)
     assert again.tokens == answers[0].tokens
     assert session.complete(PROMPT, max_tokens=1, seed=0).seed == 0
+    drawn = [session.complete(PROMPT, max_tokens=1, seed=None).seed for _ in range(3)]
+    assert len(set(drawn)) > 1
 
 
 def test_messages_go_through_the_chat_template_and_stay_text(session: TextSession) -> None:
@@ -105,7 +108,7 @@ def test_a_stream_that_another_generation_ended_says_so(session: TextSession) ->
     stream = session.stream(PROMPT, temp=0, max_tokens=24)
     next(stream)
     whole = session.complete(PROMPT, temp=0, max_tokens=24)
-    with pytest.raises(UsageError, match="ended by"):
+    with pytest.raises(UsageError, match="the session's next generation"):
         next(stream)
     assert session.complete(PROMPT, temp=0, max_tokens=24).tokens == whole.tokens
 
@@ -116,7 +119,7 @@ def test_a_closed_session_is_refused_and_may_be_closed_again(session: TextSessio
     session.close()
     with pytest.raises(UsageError, match="closed"):
         session.complete(PROMPT)
-    with pytest.raises(UsageError, match="ended by"):
+    with pytest.raises(UsageError, match="its close"):
         next(stream)
 
 
@@ -127,6 +130,7 @@ def test_a_closed_session_is_refused_and_may_be_closed_again(session: TextSessio
         ({"max_tokens": -1}, "--max-tokens is -1"),
         ({"accept": "always"}, "accept is `always`, but must be one of `coupled`"),
         ({"stop": ""}, "--stop is empty"),
+        ({"grammar": 'root ::= "\ud800"'}, "--grammar is not valid UTF-8"),
     ],
 )
 def test_options_out_of_range_are_usage_errors(
@@ -140,6 +144,13 @@ def test_prompts_that_cannot_be_used_are_usage_errors(session: TextSession) -> N
     for prompt in ("", "\udcff", "x" * 600):
         with pytest.raises(UsageError):
             session.complete(prompt)
+    with pytest.raises(UsageError, match="a message is not valid UTF-8 at offset 2"):
+        session.chat([Message("user", "hi\udcff")])
+
+
+def test_a_text_is_no_list_of_messages(session: TextSession) -> None:
+    with pytest.raises(UsageError, match="`chat` takes a list of messages"):
+        session.chat(PROMPT)  # type: ignore[arg-type]
 
 
 def test_an_option_that_does_not_exist_is_a_mistake_of_the_program(
@@ -158,6 +169,8 @@ def test_what_cannot_be_opened_is_a_spec_error(tiny_target: Path, home: Path) ->
         open_session(tiny_target, drafter="magic")
     with pytest.raises(DownloadError, match="`--offline`"):
         open_session("user/repo:Q8_0", offline=True)
+    with pytest.raises(ModelError, match=r"`user/repo` does not exist"):
+        open_session(Path("user/repo"), offline=True)
     foreign = write_tiny_model(home / "foreign.gguf", vocab=bpe_vocab(renamed={40: "zzz"}))
     with pytest.raises(PairError) as error:
         open_session(tiny_target, draft=foreign, **PLAIN)
@@ -229,12 +242,22 @@ def test_grammars_biases_and_log_probabilities_are_options(session: TextSession)
     assert [score.chosen.token for score in answer.logprobs] == list(answer.tokens)
     biased = session.complete(PROMPT, logit_bias={65: 100.0}, max_tokens=3, ignore_eos=True)
     assert biased.tokens == (65, 65, 65) and biased.logprobs == ()
+    twice = [(65, 100.0), (66, 60.0), (65, -50.0), (66, 1.0)]
+    assert session.complete(PROMPT, logit_bias=twice, max_tokens=1).tokens == (66,)
+    thrice = [(65, 60.0), (66, 70.0), (65, 60.0)]
+    assert session.complete(PROMPT, logit_bias=thrice, max_tokens=1).tokens == (65,)
 
 
 def test_the_options_are_the_fields_of_the_settings() -> None:
     assert set(SessionOptions.__annotations__) == {f.name for f in fields(SessionSettings)}
     generation = {f.name for f in (*fields(GenerationSettings), *fields(SamplingSettings))}
     assert set(GenerationOptions.__annotations__) == generation - {"sampling"}
+
+
+@pytest.mark.parametrize("options", [SessionOptions, StreamOptions])
+def test_the_docs_name_every_option(options: type) -> None:
+    missing = [n for n in get_type_hints(options) if not re.search(rf"`{n}[`=]", DOCS)]
+    assert missing == []
 
 
 THINKING = (

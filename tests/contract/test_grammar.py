@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import calendar
 import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -50,6 +51,8 @@ BAD = {
     'root ::= "a"{3,1}': "repeats nothing",
     'root ::= "a"{0}': "repeats nothing",
     'root ::= "a"{5000}': "2000 times at most",
+    f'root ::= "a"{{{"9" * 5000}}}': "2000 times at most",
+    'root ::= "a"{\u0663}': "a repetition is `{n}`, `{n,}` or `{n,m}`",
     'root ::= ("a"{0,100}){100}': "a repetition of repetitions is too long",
     "root ::= *": "nothing before `*` to repeat",
     'root ::= ""*': "nothing before `*` to repeat",
@@ -297,7 +300,9 @@ SCHEMAS: list[tuple[object, Sequence[object], Sequence[object]]] = [
     ({"type": "string", "pattern": "b+"}, ["b", "abbc"], ["", "ac"]),
     ({"type": "string", "pattern": "^(?:ab|[^\"a-y])*\\.$"}, ["ab.", "zé\\."], ['".', "a."]),
     ({"type": "string", "pattern": "^.\\s?\\w$"}, ['"a', "\\\t_"], ["a", "\n\n"]),
-    ({"type": "string", "format": "date"}, ["2026-11-30"], ["2026-13-30", "x"]),
+    ({"type": "string", "format": "date"},
+     ["2026-11-30", "2026-01-31", "2026-02-28", "2024-02-29", "2000-02-29", "0400-12-31"],
+     ["2026-13-30", "2026-11-31", "2026-02-29", "2026-02-30", "1900-02-29", "2026-01-00", "x"]),
     ({"type": "string", "format": "uuid"}, ["123e4567-e89b-12d3-a456-426614174000"], ["123"]),
     ({"type": "string", "format": "date-time"}, ["2026-11-30T12:00:00Z"], ["2026-11-30"]),
     ({"type": "integer", "minimum": 0}, [0, 7, 123456], [-1]),
@@ -308,6 +313,15 @@ SCHEMAS: list[tuple[object, Sequence[object], Sequence[object]]] = [
     ({"allOf": [{"$ref": "#/$defs/a"}, {"properties": {"b": {"type": "null"}}, "required": ["b"]}],
       "$defs": {"a": {"type": "object", "properties": {"a": {"type": "integer"}}}}},
      [{"a": 1, "b": None}, {"b": None}], [{}, {"a": 1}]),
+    ({"allOf": [{"$ref": "#/$defs/a", "required": ["a"]}, {"properties": {"b": {"type": "null"}}}],
+      "$defs": {"a": {"type": "object", "properties": {"a": {"type": "integer"}}}}},
+     [{"a": 1, "b": None}, {"a": 1}], [{}, {"b": None}]),
+    ({"$ref": "#/$defs/a", "required": ["a"], "allOf": [{"x-order": 1}, {"x-order": 2}],
+      "$defs": {"a": {"type": "object", "properties": {"a": {"type": "integer"}}}}},
+     [{"a": 1}], [{}]),
+    ({"const": 1, "enum": [2, 1]}, [1], [2]),
+    ({"type": "string", "pattern": "^\\S[^\\s]$"}, ["aé"], ["a\xa0", "\u2003b", "a\ufeff", "a "]),
+    ({"type": "string", "pattern": "^\\u{1F600}\\x41$"}, ["\U0001f600A"], ["A"]),
 ]  # fmt: skip
 
 
@@ -328,6 +342,16 @@ def test_a_schema_allows_what_satisfies_it_and_nothing_else(
             assert accepts(state, model, text), text
     for value in bad:
         assert not accepts(state, model, json.dumps(value, ensure_ascii=False)), value
+
+
+def test_a_date_is_one_of_the_calendar(
+    model: LlamaModel, start: Callable[[str], GrammarState]
+) -> None:
+    state = start(schema_to_gbnf('{"format": "date"}'))
+    for year in (1900, 1996, 2000, 2004, 2010, 2100):
+        days = [f"{year}-02-{day}" for day in (28, 29)]
+        allowed = [accepts(state, model, f'"{day}"') for day in days]
+        assert allowed == [True, calendar.isleap(year)]
 
 
 def test_a_key_that_spells_a_property_in_another_way_is_not_another_key(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,8 +12,9 @@ import gguf
 import numpy as np
 import pytest
 
-from spec_cli.errors import Cancelled, ModelError
+from spec_cli.errors import Cancelled, ModelError, ResourceError
 from spec_cli.llama.context import LlamaContext
+from spec_cli.llama.library import library
 from spec_cli.llama.model import LlamaModel, LoadSettings
 from spec_cli.llama.native import ContextSettings
 from spec_cli.llama.sequences import LlamaSequences
@@ -168,9 +171,26 @@ def test_a_model_and_its_context_can_be_closed_twice(tiny_target: Path) -> None:
         model.close()
 
 
+@pytest.mark.parametrize(
+    ("n_ctx", "hint"), [(8192, "use a smaller one: `--ctx-size 4096`"), (300, None)]
+)
+def test_a_context_that_llama_cpp_refuses_is_an_error_with_what_may_do_instead(
+    loaded: LlamaModel, monkeypatch: pytest.MonkeyPatch, n_ctx: int, hint: str | None
+) -> None:
+    monkeypatch.setattr(library().api, "llama_init_from_model", lambda *_: None)
+    with pytest.raises(ResourceError, match=rf"a context of {n_ctx:,} tokens .* gave no") as caught:
+        LlamaContext(loaded, ContextSettings(n_ctx, n_threads=1))
+    assert caught.value.hint == hint
+
+
 def test_loading_stops_when_the_progress_callback_says_so(tiny_target: Path) -> None:
     with pytest.raises(Cancelled):
         LlamaModel(tiny_target, LoadSettings(), progress=lambda fraction: False)
+
+
+def test_what_the_progress_callback_raises_stops_loading_and_comes_out(tiny_target: Path) -> None:
+    with pytest.raises(ZeroDivisionError):
+        LlamaModel(tiny_target, LoadSettings(), progress=lambda fraction: fraction < 1 / 0)
 
 
 def test_a_file_that_llama_cpp_refuses_is_a_model_error_with_its_reason(tmp_path: Path) -> None:
@@ -184,6 +204,25 @@ def test_a_file_that_llama_cpp_refuses_is_a_model_error_with_its_reason(tmp_path
 def test_text_survives_the_way_through_tokens(loaded: LlamaModel, text: str) -> None:
     tokens = loaded.tokenize(text, special=False, bos=False)
     assert b"".join(map(loaded.piece, tokens)).decode() == text
+
+
+def test_a_model_is_not_freed_under_a_text_that_is_still_being_tokenised(
+    tiny_target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long_text, may_end, cancel = "a" * 20_000, threading.Event(), True
+    model = LlamaModel(tiny_target, LoadSettings(), cancelled=lambda: cancel)
+    monkeypatch.setattr(model, "_tokenize", lambda *_: may_end.wait() and [])
+    with pytest.raises(Cancelled):
+        model.tokenize(long_text, special=False, bos=False)
+    monkeypatch.undo()
+    cancel = False
+    assert model.tokenize(long_text, special=False, bos=False)  # another one ends before it
+    model.close()
+    assert model.handle
+    may_end.set()
+    while model.handle:
+        time.sleep(0.01)
+        model.close()
 
 
 def test_control_tokens_are_recognised_only_when_asked_and_have_no_text(loaded: LlamaModel) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import count
@@ -15,6 +17,7 @@ from spec_cli.batch.request import Failure, Request, read_request
 from spec_cli.batch.together import Together, parallel_plan
 from spec_cli.errors import Cancelled
 from spec_cli.events import Notice
+from spec_cli.fitter import Fitter
 from spec_cli.llama.context import LlamaContext
 from spec_cli.llama.model import LlamaModel, LoadSettings
 from spec_cli.llama.native import ContextSettings
@@ -248,6 +251,21 @@ def test_where_bits_need_not_be_equal_nothing_is_probed(
         plan = parallel_plan(session, 3, desk.notices.append)
         assert plan == ParallelPlan(shapes_for(3), shares_prefixes=True)
         assert len(together(session, 3, plan)) == len(LINES)
+
+
+def test_the_memory_of_all_caches_is_asked_for(
+    desk: Desk,
+    tiny_target: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(Fitter, "fit", lambda self, target, draft, n_ctx: asked.append(n_ctx))
+    with Session(tiny_target, None, settings(), desk.environment) as session:
+        caplog.set_level(logging.INFO, "spec_cli.llama")
+        session.parallel(session.parallel_plan(3), 3, 300)
+    made = re.findall(r"llama_context: n_ctx += (\d+)", caplog.text)
+    assert asked[-1] == int(made[-1]) > 3 * 300
 
 
 def test_a_recurrent_model_answers_one_by_one(desk: Desk, tiny_mamba: Path) -> None:

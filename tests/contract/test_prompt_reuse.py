@@ -162,8 +162,8 @@ def test_a_prompt_that_begins_otherwise_uses_nothing(desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"n_batch": 32}, "it was made with another n_batch"),
-        ({"n_threads": 2}, "it was made with another n_threads"),
+        ({"n_batch": 32}, "it was made with another `--batch-size`"),
+        ({"n_threads": 2}, "it was made with another `--threads`"),
     ],
 )
 def test_a_file_of_another_set_up_is_told_and_replaced(

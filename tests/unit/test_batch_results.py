@@ -65,6 +65,7 @@ def test_a_line_that_was_cut_off_anywhere_is_removed(path: Path) -> None:
         b'{"prompt": "x"}\n',
         b"[]\n",
         b'{"schema": "spec-cli/batch/2", "index": 0, "key": "k"}\n',
+        b'{"schema": "spec-cli/batch/1", "index": 0, "key": "k", "seed": "1"}\n',
         b'{"schema": "spec-cli/batch/1", "index": 1, "key": "k"}\n',
         b'{"schema": "spec-cli/batch/1", "index": 0}\n',
         b"\xff\n",

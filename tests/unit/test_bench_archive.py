@@ -50,6 +50,12 @@ def test_what_is_written_is_read_by_the_next_archive(tmp_path: Path) -> None:
     assert all(row["cpu"] == "a CPU" and row["widths"] == [1, 2] for row in rows)
 
 
+def test_a_file_name_that_is_not_utf_8_is_kept_and_found_again(tmp_path: Path) -> None:
+    path, setup = tmp_path / "runs.jsonl", SETUP | {"target_file": "\udcff.gguf"}
+    Archive(ExportFile(path), setup).add(group_of(PROMPTS[0]))
+    assert Archive(ExportFile(path), setup).find(GROUP, FOUR) is not None
+
+
 def test_other_runs_are_not_found(tmp_path: Path) -> None:
     path = tmp_path / "runs.jsonl"
     Archive(ExportFile(path), SETUP).add(group_of(PROMPTS[0]))

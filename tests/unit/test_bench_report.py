@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import sqlite3
 import xml.etree.ElementTree as xml
 from dataclasses import asdict, replace
@@ -21,20 +22,20 @@ from spec_cli.bench.report import Report
 from spec_cli.bench.rows import Row, row_of
 from spec_cli.errors import UsageError
 from spec_cli.prompts import NamedPrompt
-from spec_cli.render.bench import markdown
+from spec_cli.render.bench import markdown, print_bench
 from spec_cli.render.bench_blocks import BenchInfo, bench_blocks
 from spec_cli.render.bench_formats import rows_as
 from spec_cli.render.bench_json import bench_object
 from spec_cli.render.bench_plot import check_plot, plot, write_plot
 from spec_cli.render.bench_progress import time_left
+from spec_cli.render.blocks import Command, Grid, aligned
 from spec_cli.render.canvas_svg import SvgCanvas
-from spec_cli.render.columns import aligned
 from spec_cli.render.info import ModelInfo, RunInfo
 from spec_cli.render.options import Format
-from spec_cli.render.verify import Grid
 from spec_cli.spec.costs import PassTimes
 from spec_cli.spec.exactness import DEFAULT_KERNELS, ExactnessPlan
 from spec_cli.spec.settings import Accept, Exact
+from spec_cli.terminal import Terminal
 from tests.unit.test_bench_runs import AUTO, FOUR, made
 
 PROMPTS = tuple(NamedPrompt(f"p{i}", "code" if i < 5 else "prose", "text") for i in range(10))
@@ -83,8 +84,7 @@ BENCH = BenchInfo(INFO, Machine("a CPU", 2, "an OS"), SETUP, None, "spec-cli run
 
 def text_of(report: Report, info: BenchInfo = BENCH) -> str:
     blocks = bench_blocks(report, info)
-    lines = [line for b in blocks for line in ([b] if isinstance(b, str) else aligned(b))]
-    return "\n".join(lines)
+    return "\n".join(line for b in blocks for line in ([b] if isinstance(b, str) else aligned(b)))
 
 
 def test_the_report_has_arms_kinds_and_the_verdict() -> None:
@@ -108,6 +108,47 @@ def test_a_table_fits_80_columns() -> None:
     assert max(map(len, text_of(REPORT).splitlines()[:-2])) <= 80
 
 
+def on_terminal(columns: int, *, color: bool = True, tty: bool = True) -> str:
+    """What a terminal so wide gets; its rows are not yet wrapped where it wraps them itself."""
+    stdout = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    terminal = Terminal(stdout, stdout, stdout, False, tty, False, color, False, color)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLUMNS", str(columns))
+        patch.setenv("TERM", "xterm")
+        print_bench(terminal, Format.TEXT, REPORT, BENCH)
+    return stdout.buffer.getvalue().decode()
+
+
+@pytest.mark.parametrize("columns", [20, 40, 80, 200])
+def test_on_a_terminal_nothing_of_a_table_is_cut_and_sentences_are_wrapped(columns: int) -> None:
+    bare = re.sub(r"\x1b\[[\d;]*m", "", on_terminal(columns))
+    tables = {
+        line for b in bench_blocks(REPORT, BENCH) if isinstance(b, list) for line in aligned(b)
+    }
+    lines = bare.splitlines()
+    assert tables <= set(lines) and f"  {BENCH.command}" in lines
+    others = [line for line in lines if line not in tables and line != f"  {BENCH.command}"]
+    assert max(map(len, others)) <= columns
+    assert bare.split() == text_of(REPORT).split()
+
+
+def test_the_head_of_a_table_is_bold_and_nothing_is_coloured() -> None:
+    assert "\x1b[1mdrafting  accepted" in on_terminal(80)
+    assert set(re.findall(r"\x1b\[[\d;]*m", on_terminal(80))) == {"\x1b[1m", "\x1b[0m"}
+    assert "\x1b" not in on_terminal(80, color=False)
+
+
+def test_colour_that_is_asked_for_is_in_a_pipe_too_and_no_line_is_wrapped() -> None:
+    piped = on_terminal(20, tty=False)
+    assert "\x1b[1mdrafting  accepted" in piped
+    assert re.sub(r"\x1b\[[\d;]*m", "", piped) == text_of(REPORT) + "\n"
+    assert on_terminal(20, tty=False, color=False) == text_of(REPORT) + "\n"
+
+
+def test_columns_stay_in_line_whatever_the_width_of_characters() -> None:
+    assert aligned([["界", "b"], ["code", "d"]]) == ["界    b", "code  d"]
+
+
 def test_limits_that_are_not_known_have_no_columns() -> None:
     assert "oracle" not in text_of(REPORT)
 
@@ -123,16 +164,19 @@ def test_noisy_groups_are_counted_and_never_hidden() -> None:
     report = replace(REPORT, runs=(*noisy, *calm))
     assert (report.n_repeated, report.n_noisy) == (1, 0)
     assert "1 of 10 groups, measured again; 0 still noisy" in text_of(report)
+    interrupted = replace(REPORT, runs=tuple(noisy), interrupted=True)
+    assert "in 1 of 10 groups, 0 of them measured again; 1 still noisy" in text_of(interrupted)
 
 
 def test_texts_that_differ_are_told_and_fail_in_exact_mode_only() -> None:
     runs = [*REPORT.runs]
     runs[1] = replace(runs[1], measure=replace(runs[1].measure, first_difference=3))
     report = replace(REPORT, runs=tuple(runs))
-    assert "texts: 1 of 30 leave plain decoding, the first after 3 tokens (p0, temp 0, k=4)" in (
-        text_of(report)
+    assert (
+        "texts: 1 of 30 differs from plain decoding, the first after 3 tokens (p0, temp 0, k=4)"
+        in (text_of(report))
     )
-    assert report.failure and report.failure.startswith("1 of 30 texts differ from plain decoding")
+    assert report.failure and report.failure.startswith("1 of 30 texts differs from plain decoding")
     assert replace(report, plan=replace(PLAN, widths=None)).failure is None
     # Other rules keep the distribution, not the text.
     block = replace(runs[1], arm=replace(FOUR, accept=Accept.BLOCK), temp=0.8)
@@ -146,18 +190,25 @@ def test_the_verdict_is_on_prompts_that_all_arms_have() -> None:
     assert sentence.startswith("`-k auto` is the fastest of these: 1.26x plain")
 
 
+def test_rules_that_are_one_at_temperature_0_are_one_arm_of_the_verdict() -> None:
+    matrix = replace(MATRIX, arms=(AUTO, replace(AUTO, accept=Accept.BLOCK)))
+    assert replace(REPORT, matrix=matrix).verdict.sentence == (
+        "`-k auto` beats plain decoding here: 1.25x plain (1.18 to 1.31), worst prompt p1 1.10x"
+    )
+
+
 def test_an_interrupted_report_says_how_far_it_came() -> None:
     report = replace(REPORT, runs=REPORT.runs[:4], interrupted=True)
     assert "interrupted: 1 of 10 groups of runs were finished" in text_of(report)
     nothing = replace(REPORT, runs=(), interrupted=True)
-    assert "nothing was measured" in text_of(nothing)
+    assert text_of(nothing).endswith("no prompt was measured in full, so nothing can be said")
 
 
 def test_changes_and_what_else_changed_are_shown() -> None:
     then = Earlier({"cpu": "an old CPU"}, REPORT.runs)
     text = text_of(REPORT, replace(BENCH, earlier=then))
-    assert "then and now" in text and "+0%" in text
-    assert "cpu was an old CPU, is a CPU" in text and "widths was n/a, is [1, 2, 4]" in text
+    assert re.search(r"^k=4 +0 +all +0.94x +0.94x +\+0 % +\+0 % to \+0 %$", text, re.M)
+    assert "cpu: then an old CPU, now a CPU" in text and "widths: then n/a, now [1, 2, 4]" in text
 
 
 def test_control_characters_of_a_prompt_file_do_not_reach_the_terminal() -> None:
@@ -169,6 +220,7 @@ def test_markdown_has_the_cells_of_the_table() -> None:
     grid: Grid = [["a", "b"], ["1|2", ""]]
     assert markdown(grid) == ["", "| a | b |", "| --- | --- |", "| 1\\|2 |  |", ""]
     assert markdown("") == [""] and markdown("  text") == ["text  "]
+    assert markdown(Command("  spec-cli run '*x*'")) == ["", "    spec-cli run '*x*'", ""]
 
 
 ROWS = [row_of(SETUP | {"quote": 'it\'s, "x"\n'}, run) for run in REPORT.runs[:3]]
@@ -238,6 +290,13 @@ def test_the_picture_is_whole_svg_within_its_page() -> None:
     assert "rows, over that of one" not in svg(REPORT, None)
 
 
+def test_ticks_are_round_numbers() -> None:
+    texts = [text.text for text in xml.fromstring(svg(REPORT, TIMES)).iter() if text.text]
+    ticks = [text for text in texts if text.endswith("x") and text[0].isdigit()]
+    assert ticks == ["0x", "0.5x", "1x", "1.5x"]  # of 1.38
+    assert [text for text in texts if text.endswith("0 %")] == [f"{n} %" for n in range(0, 101, 20)]
+
+
 def test_names_cannot_break_the_picture() -> None:
     prompts = tuple(replace(prompt, kind=f"<{prompt.kind}&>") for prompt in PROMPTS)
     runs = [replace(run, kind=f"<{run.kind}&>") for run in REPORT.runs]
@@ -284,8 +343,13 @@ def test_only_svg_and_png_are_drawn(tmp_path: Path) -> None:
     write_plot(tmp_path / "x.svg", REPORT, TIMES)
     assert (tmp_path / "x.svg").read_text() == svg(REPORT, TIMES)
     (tmp_path / "y.svg").mkdir()
+    with pytest.raises(UsageError, match="it is a directory"):
+        check_plot(tmp_path / "y.svg")
     with pytest.raises(UsageError, match="cannot write"):
         write_plot(tmp_path / "y.svg", REPORT, TIMES)
+    for nameless in (Path(), Path("/")):
+        with pytest.raises(UsageError, match="neither"):
+            check_plot(nameless)
 
 
 def test_a_picture_that_cannot_be_written_whole_leaves_the_old_one(

@@ -132,14 +132,14 @@ def test_arms_that_cannot_be_told_apart_are_named() -> None:
     near = verdict(
         {FOUR: ratios(1.3, 1.1, 1.2, 1.2, 1.2), AUTO: ratios(1.2, 1.2, 1.3, 1.2, 1.2)}, 1
     )
-    assert near.arm == AUTO and near.sentence.endswith("; too close to it to tell: `-k 4`")
+    assert near.arm == AUTO and near.sentence.endswith("; too close to call: `-k 4`")
 
 
 def test_an_interval_with_1_in_it_does_not_win() -> None:
     found = verdict({AUTO: ratios(1.3, 0.9, 1.1)}, 1)
     assert found.arm == PLAIN
     assert found.sentence.startswith(
-        "nothing is shown to beat plain decoding here: `-k auto` comes nearest, 1.09x plain (0.90"
+        "nothing is shown to beat plain decoding here: `-k auto` comes closest, 1.09x plain (0.90"
     )
 
 
@@ -147,7 +147,7 @@ def test_one_prompt_proves_nothing() -> None:
     found = verdict({AUTO: ratios(1.5)}, 1)
     assert found.arm == PLAIN
     assert found.sentence == (
-        "nothing is shown to beat plain decoding here: `-k auto` comes nearest, 1.50x plain "
+        "nothing is shown to beat plain decoding here: `-k auto` comes closest, 1.50x plain "
         "(one prompt, no interval); more prompts or rounds would tell"
     )
 
@@ -161,4 +161,6 @@ def test_where_all_lose_plain_decoding_is_recommended() -> None:
 
 
 def test_nothing_measured_is_nothing_claimed() -> None:
-    assert verdict({AUTO: {}}, 1).sentence == "nothing was measured"
+    assert verdict({AUTO: {}}, 1).sentence == (
+        "no prompt was measured in full, so nothing can be said"
+    )

@@ -31,8 +31,8 @@ def test_drafting_wins_from_the_break_even_on() -> None:
 @pytest.mark.parametrize(
     ("costs", "acceptance", "sentence"),
     [
-        (FLAT, 0.8, "at an acceptance of 80% -k 2 is best, 1.22x plain; it takes 50% to win"),
-        (FLAT, 0.3, "at an acceptance of 30% nothing wins, -k 1 comes nearest with 0.87x plain"),
+        (FLAT, 0.8, "at an acceptance of 80 % -k 2 is best, 1.22x plain; it takes 50 % to win"),
+        (FLAT, 0.3, "at an acceptance of 30 % nothing wins, -k 1 comes closest with 0.87x plain"),
         (HOPELESS, 1.0, "no acceptance wins here: even perfect guesses lose"),
     ],
 )

@@ -74,9 +74,10 @@ def test_what_is_no_setting_is_refused_in_words(name: str, word: str, fragment: 
 
 
 def test_the_nearest_name_is_suggested() -> None:
-    with pytest.raises(UsageError) as caught:
-        DEFAULT.word("temperature")
-    assert caught.value.hint == "did you mean `temp`?" or caught.value.hint is not None
+    for name, hint in (("topk", "did you mean `top-k`?"), ("colour", "`/set` shows them all")):
+        with pytest.raises(UsageError) as caught:
+            DEFAULT.word(name)
+        assert caught.value.hint == hint
 
 
 text = st.text(st.characters(exclude_categories=("Cs",)), max_size=30)
@@ -130,5 +131,6 @@ def message(role: str, content: Any = "x") -> dict[str, Any]:
     ],
 )
 def test_a_file_that_is_no_saved_chat_is_refused_in_words(content: str, fragment: str) -> None:
-    with pytest.raises(UsageError, match=fragment):
+    with pytest.raises(UsageError, match=fragment) as caught:
         load(content, DEFAULT, "x.json")
+    assert "x.json" in caught.value.message

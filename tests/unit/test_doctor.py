@@ -18,7 +18,7 @@ from spec_cli.doctor.system import (
     unused_instructions,
 )
 from spec_cli.host_memory import HostMemory
-from spec_cli.llama.repacking import features, repacked
+from spec_cli.llama.repacking import features, repacking
 from spec_cli.render.doctor import report_lines, report_object
 
 GB = 10**9
@@ -40,7 +40,7 @@ def test_a_quiet_machine_has_no_findings() -> None:
     ("host", "load", "fragment"),
     [
         (HostMemory(GB, 16 * GB, 4 * GB), QUIET, "a cgroup limits memory to 4.0 GB of 16.0 GB"),
-        (FREE, Load(0.1, 4, 3 * GB), "3.0 GB of swap are in use"),
+        (FREE, Load(0.1, 4, 3 * GB), "3.0 GB of swap is in use"),
         (FREE, Load(7.2, 4, 0), "the load average is 7.2 on 4 cores"),
     ],
 )
@@ -71,6 +71,8 @@ def test_variables_that_decide_threads_are_said_with_what_to_type(name: str, val
         ("HF_ENDPOINT", "https://me:pw@hub.example", "set"),
         ("HF_ENDPOINT", "https://hub.example", "https://hub.example"),
         ("CUDA_VISIBLE_DEVICES", "0,1", "0,1"),
+        ("SPEC_CLI_DRAFT_TOKENS", "4", "4"),
+        ("SPEC_CLI_MAX_TOKENS", "256", "256"),
     ],
 )
 def test_secrets_are_shown_as_set(name: str, value: str, shown: str) -> None:
@@ -84,7 +86,7 @@ def test_variables_that_do_not_matter_are_not_shown() -> None:
 
 def test_a_disk_that_is_nearly_full_is_said() -> None:
     found = list(disk_findings({Path("/cache"): GB, Path("/state"): 100 * GB}))
-    assert [finding.message for finding in found] == ["the disk of /cache has 1.0 GB free"]
+    assert [finding.message for finding in found] == ["only 1.0 GB is free on the disk of /cache"]
 
 
 def test_instructions_that_the_build_leaves_unused_are_named() -> None:
@@ -95,11 +97,12 @@ def test_instructions_that_the_build_leaves_unused_are_named() -> None:
 
 
 def test_the_kinds_that_are_rearranged_follow_the_instructions() -> None:
-    assert repacked("CPU : SSE3 = 1 | ") == {}
-    assert repacked("CPU : AVX2 = 1 | ") == dict.fromkeys((2, 12, 20, 39), 1.0)
-    assert set(repacked(LINE)) == {2, 12, 20, 39} | {2, 3, 8, 12, 13, 14, 23}
-    assert repacked(LINE)[12] == 148 / 144  # AMX comes before AVX2
-    assert 14 in repacked("CPU : NEON = 1 | DOTPROD = 1 | ")
+    assert repacking("CPU : SSE3 = 1 | ").matrices == {}
+    assert repacking("CPU : AVX2 = 1 | ").matrices == dict.fromkeys((2, 12, 20, 39), 1.0)
+    assert set(repacking(LINE).matrices) == {2, 12, 20, 39} | {2, 3, 8, 12, 13, 14, 23}
+    assert repacking(LINE).matrices[12] == 148 / 144  # AMX comes before AVX2
+    assert repacking(LINE).experts == repacking("CPU : AVX2 = 1 | ").experts
+    assert 14 in repacking("CPU : NEON = 1 | DOTPROD = 1 | ").matrices
 
 
 def test_flags_are_those_of_the_first_cpu(tmp_path: Path) -> None:
@@ -116,6 +119,17 @@ def test_the_home_directory_is_shortened_everywhere() -> None:
     assert changed.sections[0].rows == (("cache", "~/cache"),)
     assert changed.failed == (Finding("see ~/x", "rm ~/x", failed=True),)
     assert shortened(Path("/"))("/etc") == "/etc"
+
+
+def test_another_directory_with_the_name_of_the_home_directory_in_it_is_left_alone() -> None:
+    change = shortened(Path("/home/me"))
+    others = "/home/meg/x, /home/me-too, /mnt/home/me"
+    assert change(f"{others}, /home/me, HOME=/home/me/y") == f"{others}, ~, HOME=~/y"
+
+
+def test_a_value_of_several_lines_is_shown_as_one() -> None:
+    lines = report_lines(Report((Section("environment", (("HF_HOME", "/x\nFAILED: y"),)),)))
+    assert lines[1] == "  HF_HOME  /x FAILED: y"
 
 
 def test_what_fails_comes_first() -> None:

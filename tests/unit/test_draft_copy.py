@@ -112,8 +112,16 @@ def test_a_source_is_hashed_once(
     tmp_path: Path, quantizer: FakeQuantizer, source: Header, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = path_of(copies(tmp_path).copy_of(source))
-    monkeypatch.setattr("spec_cli.draft_copy.hashlib.file_digest", None)
+    monkeypatch.setattr("spec_cli.draft_copy._digest", None)
     assert copies(tmp_path).copy_of(source) == Copy(path, made=False)
+
+
+def test_hashing_a_source_can_be_cancelled(
+    tmp_path: Path, quantizer: FakeQuantizer, source: Header
+) -> None:
+    with pytest.raises(Cancelled):
+        copies(tmp_path, cancelled=True).copy_of(source)
+    assert quantizer.n_calls == 0
 
 
 def test_a_changed_source_gets_a_copy_of_its_own(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -15,6 +16,7 @@ from spec_cli.fitting import first_context, site
 from spec_cli.gguf import Header, read_header
 from spec_cli.host_memory import HostMemory
 from spec_cli.llama.devices import Device
+from spec_cli.llama.repacking import Repacking
 from spec_cli.memory import HOST
 from spec_cli.settings import ALL_LAYERS, MIN_AUTO_CTX, SessionSettings
 from tests.tiny_gguf import write_tiny_model
@@ -88,7 +90,7 @@ def test_a_context_that_no_machine_holds_is_refused_with_one_that_fits(
     assert error.exit_code == ExitCode.RESOURCE
     assert error.message.startswith("the two models need ")
     assert "KV cache 76" in error.message and "of RAM" in error.message
-    assert error.message.endswith("and 3.9 GB can be used")
+    assert error.message.endswith("but only 3.9 GB can be used")
     assert error.hint is not None
     fitting = int(error.hint.partition("(`-c ")[2].partition("` fits")[0])
     desk.fitter.fit(target, draft, fitting)
@@ -116,7 +118,9 @@ def test_without_room_for_all_layers_as_many_as_fit_are_offloaded_and_a_notice_s
     assert 0 < desk.fitter.target.n_layers < 4
     assert desk.fitter.draft.n_layers in (ALL_LAYERS, 0)
     first = desk.notices[0]
-    assert f"{desk.fitter.target.n_layers} of the target's 4 layers fit on CUDA0" in first.message
+    assert re.match(
+        rf"{desk.fitter.target.n_layers} of the target's 4 layers fits? on CUDA0; ", first.message
+    )
     assert "`--gpu-layers N`" in (first.hint or "")
 
 
@@ -127,7 +131,7 @@ def test_a_device_without_room_for_one_layer_is_not_used(
     desk.fitter.fit(target, None, 512)
     assert desk.fitter.target.used == ()
     assert [n.message for n in desk.notices] == [
-        "0 of the target's 4 layers fit on CUDA0; the CPU computes the others"
+        "no layer of the target fits on CUDA0; the CPU computes all of them"
     ]
 
 
@@ -152,7 +156,7 @@ def test_weights_that_are_read_again_and_again_are_a_warning_said_once(
 
 def test_a_device_that_reports_no_memory_computes_in_ram() -> None:
     device = replace(gpu(0), total_bytes=0)
-    rooms = site(HostMemory(5, 9, 7), [device], {}).rooms
+    rooms = site(HostMemory(5, 9, 7), [device], Repacking({}, {})).rooms
     assert [(r.name, r.free_bytes, r.total_bytes) for r in rooms] == [(HOST, 5, 7), ("CUDA0", 5, 7)]
     assert rooms[1].shares_host
 

@@ -12,9 +12,11 @@ from spec_cli.footprint import Footprint, footprint
 from spec_cli.gguf import Header, read_header
 from spec_cli.gguf_file import INT32, Array, Tensor, Value
 from spec_cli.llama.native import ContextSettings
+from spec_cli.llama.repacking import Repacking
 from tests.tiny_gguf import N_VOCAB, write_tiny_model
 
 F32, Q4_K, Q6_K = 0, 12, 14
+AS_IT_IS = Repacking({}, {})
 CONTEXT = ContextSettings(n_ctx=512, n_threads=1, n_batch=64, n_rows=8)
 
 
@@ -34,7 +36,7 @@ def numbers(*values: int) -> Array:
 
 
 def caches(header: Header, **changes: object) -> list[int]:
-    taken = footprint(header, replace(CONTEXT, **changes), {})  # type: ignore[arg-type]
+    taken = footprint(header, replace(CONTEXT, **changes), AS_IT_IS)  # type: ignore[arg-type]
     return [part.cache_bytes for part in taken.parts]
 
 
@@ -44,7 +46,7 @@ def weights(taken: Footprint) -> int:
 
 
 def test_every_byte_of_the_weights_lies_in_one_part(tiny: Header) -> None:
-    taken = footprint(tiny, CONTEXT, {})
+    taken = footprint(tiny, CONTEXT, AS_IT_IS)
     assert weights(taken) == sum(tensor.n_bytes for tensor in tiny.tensors)
     assert taken.input.plain_bytes == 4 * N_VOCAB * 64
     assert taken.n_offloadable == 4  # the output counts as a layer
@@ -62,25 +64,9 @@ def test_heads_may_be_stated_layer_by_layer(tiny: Header) -> None:
     assert caches(header) == [512 * 128, 0, 2 * 512 * 128, 0]
 
 
-@pytest.mark.parametrize(
-    ("pattern", "windowed"),
-    [(numbers(1, 0, 1), [True, False, True]), (2, [True, False, True]), (3, [True, True, False])],
-)
-def test_a_layer_with_a_window_holds_the_window_and_one_batch(
-    tiny: Header, pattern: Value, windowed: list[bool]
-) -> None:
-    values = {"attention.sliding_window": 400, "attention.sliding_window_pattern": pattern}
-    found = caches(with_values(tiny, values), n_ctx=4096)
-    assert found[:3] == [(512 if is_windowed else 4096) * 128 for is_windowed in windowed]
-
-
-def test_a_window_whose_layers_are_unknown_counts_as_a_full_cache(tiny: Header) -> None:
-    assert caches(with_values(tiny, {"attention.sliding_window": 100}), n_ctx=4096)[0] == 4096 * 128
-
-
-def test_a_window_longer_than_the_context_takes_no_more_than_the_context(tiny: Header) -> None:
-    values = {"attention.sliding_window": 4096, "attention.sliding_window_pattern": 0}
-    assert caches(with_values(tiny, values))[:3] == [512 * 128] * 3
+def test_a_layer_with_a_window_has_a_full_cache(tiny: Header) -> None:
+    values = {"attention.sliding_window": 100, "attention.sliding_window_pattern": 0}
+    assert caches(with_values(tiny, values), n_ctx=4096)[:3] == [4096 * 128] * 3
 
 
 def test_a_recurrent_model_has_a_state_that_no_context_changes(tmp_path: Path) -> None:
@@ -124,8 +110,9 @@ def test_weights_that_the_cpu_rearranges_are_told_apart(tiny: Header) -> None:
         Tensor("blk.0.attn_v.weight", (256, 64), Q6_K, 0),
         Tensor("blk.0.odd.weight", (256, 9), Q4_K, 0),
         Tensor("blk.0.norm.weight", (256,), F32, 0),
+        Tensor("blk.0.ffn_up_exps.weight", (256, 64, 4), Q4_K, 0),
     )
-    part = footprint(header_of(tiny, *tensors), CONTEXT, {Q4_K: 1.25}).parts[0]
+    part = footprint(header_of(tiny, *tensors), CONTEXT, Repacking({Q4_K: 1.25}, {})).parts[0]
     assert part.packed_bytes == 1.25 * tensors[0].n_bytes
     assert part.plain_bytes == sum(tensor.n_bytes for tensor in tensors[1:])
 
@@ -133,14 +120,14 @@ def test_weights_that_the_cpu_rearranges_are_told_apart(tiny: Header) -> None:
 def test_an_embedding_that_is_the_output_too_is_held_again_where_it_must_be(tiny: Header) -> None:
     embedding = Tensor("token_embd.weight", (256, 64), Q6_K, 0)
     header = header_of(tiny, embedding, Tensor("blk.0.attn_k.weight", (256, 64), F32, 0))
-    shared = footprint(header, CONTEXT, {}).parts[-1]
+    shared = footprint(header, CONTEXT, AS_IT_IS).parts[-1]
     assert (shared.packed_bytes, shared.copied_bytes) == (0, embedding.n_bytes)
-    packed = footprint(header, CONTEXT, {Q6_K: 1.0}).parts[-1]
+    packed = footprint(header, CONTEXT, Repacking({Q6_K: 1.0}, {})).parts[-1]
     assert (packed.packed_bytes, packed.copied_bytes) == (embedding.n_bytes, 0)
 
 
 def test_buffers_grow_with_the_batch_the_context_and_the_rows(tiny: Header) -> None:
-    base = footprint(tiny, CONTEXT, {})
+    base = footprint(tiny, CONTEXT, AS_IT_IS)
     for change in ({"n_batch": 512}, {"n_ctx": 65536}, {"n_rows": 64}):
-        more = footprint(tiny, replace(CONTEXT, **change), {})
+        more = footprint(tiny, replace(CONTEXT, **change), AS_IT_IS)
         assert more.compute_bytes > base.compute_bytes

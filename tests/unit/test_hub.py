@@ -149,6 +149,21 @@ def test_partial_file_that_is_too_long_is_fetched_anew(server: FakeHub) -> None:
     assert found.path.read_bytes() == CONTENT
 
 
+@pytest.mark.parametrize("sent", [CONTENT[:-1], CONTENT + b"x"])
+def test_a_hub_that_sends_another_length_than_it_said_is_to_blame_and_not_the_disk(
+    server: FakeHub, sent: bytes, capfd: pytest.CaptureFixture[str]
+) -> None:
+    plans = download.plan([model("user/toy-GGUF:Q8_0")])
+    server.repos["user/toy-GGUF"]["toy-q8_0.gguf"] = sent
+    with pytest.raises(DownloadError, match=r"the hub at .* it sent more or less than was asked"):
+        download.fetch(plans, lambda _: None)
+    assert plans[0].slots[0].partial_path.stat().st_size <= len(CONTENT)
+    server.repos["user/toy-GGUF"]["toy-q8_0.gguf"] = CONTENT
+    (found,) = download.fetch(plans, lambda _: None)
+    assert found.path.read_bytes() == CONTENT
+    assert capfd.readouterr() == ("", "")
+
+
 def test_split_model_is_fetched_whole_and_opened_by_its_first_part(server: FakeHub) -> None:
     reports: list[Progress] = []
     (found,) = fetch(model("user/big-GGUF:Q8_0"), reports=reports)

@@ -11,7 +11,7 @@ from spec_cli.calibration import PASS_TIMES
 from spec_cli.exactness import PLANS, PROBE_VERSION
 from spec_cli.measured import Measurements
 from spec_cli.spec.costs import DRAFT_WIDTHS, TARGET_WIDTHS, PassTimes
-from spec_cli.spec.exactness import DEFAULT_KERNELS, ExactnessPlan
+from spec_cli.spec.exactness import DEFAULT_KERNELS, ExactnessPlan, Widths
 from spec_cli.state import StateStore, file_identity
 
 SETUP = {"build": "1", "devices": ["CPU"], "n_gpu_layers": -1, "n_threads": 2}
@@ -29,9 +29,12 @@ def model(tmp_path: Path) -> Path:
     return path
 
 
-def save_plan(state: StateStore, path: Path, unit: float, **changed: Any) -> None:
+def save_plan(
+    state: StateStore, path: Path, unit: float, widths: Widths = TARGET_WIDTHS, **changed: Any
+) -> None:
+    """A plan whose passes over w rows take `unit` * (1 + w / 16) seconds."""
     times = PassTimes(TARGET_WIDTHS, tuple(unit * (1 + w / 16) for w in TARGET_WIDTHS))
-    plan = ExactnessPlan(DEFAULT_KERNELS, TARGET_WIDTHS, 0.0, 0.0, times, times)
+    plan = ExactnessPlan(DEFAULT_KERNELS, widths, 0.0, 0.0, times, times)
     key = {**SETUP, **file_identity(path), "exact": "auto", "tiled": None, "probe": PROBE_VERSION}
     state.save(PLANS, {**key, **changed}, asdict(plan))
     _space_out(state, PLANS)
@@ -75,11 +78,30 @@ def test_file_that_changed_was_never_measured(state: StateStore, model: Path) ->
     assert measured.target(model) is None
     assert measured.draft_times(model, SETUP) is None
     assert measured.of_file(model) == []
-    assert measured.any_target() is not None
+    assert measured.any_drafted_for() is not None
 
 
 def test_plan_of_another_version_does_not_count(state: StateStore, model: Path) -> None:
     save_plan(state, model, 1.0, probe=PROBE_VERSION - 1)
+    assert Measurements(state).target(model) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "spoilt"),
+    [
+        *[("widths", value) for value in ([], 3, "abc", [2, 1], [5], [1, 1], ["1"], {})],
+        *[("kernels", value) for value in (None, [], {"k_type": "f15"}, {"x": 1}, {"v_type": []})],
+        *[(name, value) for name in ("price", "max_difference") for value in (None, "a", [])],
+        *[(name, value) for name in ("times", "long_times") for value in (None, [], {})],
+        ("rollback", "maybe"),
+    ],
+)
+def test_plan_that_an_edit_has_spoilt_does_not_count(
+    state: StateStore, model: Path, name: str, spoilt: Any
+) -> None:
+    save_plan(state, model, 1.0)
+    (entry,) = state.entries(PLANS, {})
+    state.save(PLANS, entry.key, {**entry.value, name: spoilt})
     assert Measurements(state).target(model) is None
 
 

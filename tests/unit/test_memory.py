@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from spec_cli.footprint import Footprint, Part
 from spec_cli.memory import HOST, Demand, MemoryPlan, Room, Share, largest_context, plan_memory
+from spec_cli.render.memory import plan_lines
 
 GB = 10**9
 RESERVE = 512 << 20  # of a device
@@ -49,6 +51,12 @@ def test_without_a_device_everything_is_in_ram() -> None:
     assert plan.placements[0].shares == {HOST: expected}
     assert plan.needed(plan.rooms[0]) == expected
     assert plan.fits and plan.reread_bytes == 0
+
+
+def test_the_name_of_a_file_does_not_steer_the_terminal_that_shows_the_plan() -> None:
+    hostile = replace(demand(), file="\x1b]0;title\x07a\nb.gguf")
+    lines = plan_lines(plan_memory([hostile], [ram(), gpu(9)]))
+    assert lines[0] == "target  ␛]0;title␇a b.gguf, context 4,096 tokens"
 
 
 @pytest.mark.parametrize(("free", "expected"), [(9.0, 5), (4.9, 4), (1.01, 1), (0.9, 0)])

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -103,6 +104,8 @@ def test_bytes_after_the_last_whole_piece_are_dropped(tmp_path: Path) -> None:
         "[" * 100_000,
         '{"parts": 1}',
         '{"package": "toy-part{n}==1.0", "parts": 1, "n_bytes": 999999}',
+        '{"package": "toy-part{n}==1.0", "parts": 1, "n_bytes": "3414"}',
+        '{"package": "toy-part{n}==1.0", "parts": -1, "n_bytes": 0}',
         '{"package": "toy-part{n}==0.9", "parts": 1, "n_bytes": 3414}',
     ],
 )
@@ -160,6 +163,24 @@ def test_flipped_bit_in_a_wheel_is_an_error(tmp_path: Path) -> None:
         mirror.fetch_from_mirror(index.mirror, slot, lambda _: None, download)
 
 
+@pytest.mark.parametrize(("offset", "value"), [(8, 1), (10, 99)], ids=["encrypted", "unknown"])
+def test_wheel_that_cannot_be_unpacked_here_is_an_error(
+    tmp_path: Path, offset: int, value: int
+) -> None:
+    index = WheelIndex(CONTENT, n_parts=1)
+
+    def download(requirement: str, directory: Path) -> Path:
+        wheel = index.download(requirement, directory)
+        content = bytearray(wheel.read_bytes())
+        content[content.rindex(b"PK\x01\x02") + offset] = value  # of the directory at its end
+        wheel.write_bytes(content)
+        return wheel
+
+    with pytest.raises(DownloadError, match="damaged"):
+        slot = slot_of(index, tmp_path)
+        mirror.fetch_from_mirror(index.mirror, slot, lambda _: None, download)
+
+
 def test_wheel_without_the_piece_is_an_error(tmp_path: Path) -> None:
     index = WheelIndex(CONTENT)
     other = Mirror("toy-part{n}", "1.0", "toy/elsewhere.bin", 3)
@@ -177,13 +198,16 @@ def test_mirror_with_more_bytes_than_the_file_is_stopped(tmp_path: Path) -> None
 
 
 PIP = """
-import os, pathlib, sys, time
+import fcntl, os, pathlib, sys, time
+alive = open(os.environ["FAKE_PIP_LOG"] + ".lock", "w")
+fcntl.flock(alive, fcntl.LOCK_EX)
 log = pathlib.Path(os.environ["FAKE_PIP_LOG"])
-log.write_text("\\n".join([str(os.getpid()), os.environ["TMPDIR"], *sys.argv[1:]]))
+log.write_text("\\n".join([os.environ["TMPDIR"], *sys.argv[1:]]))
 dest = pathlib.Path(sys.argv[sys.argv.index("--dest") + 1])
 requirement = sys.argv[2]
 if requirement.startswith("slow"):
     time.sleep(60)
+    (dest / "slow.whl").touch()
 if requirement.startswith("missing"):
     print("Looking in indexes: ...", file=sys.stderr)
     print("ERROR: No matching distribution found for " + requirement, file=sys.stderr)
@@ -212,7 +236,7 @@ def test_wheel_comes_from_this_pythons_pip_and_is_never_built(
 ) -> None:
     wheel = mirror.pip_download("toy==1.0", tmp_path)
     assert wheel == tmp_path / "toy-1.0-py3-none-any.whl"
-    _pid, temporary, *arguments = pip_log.read_text().splitlines()
+    temporary, *arguments = pip_log.read_text().splitlines()
     assert arguments[:2] == ["download", "toy==1.0"]
     assert {"--no-deps", "--only-binary=:all:", "--no-cache-dir", "--no-input"} <= set(arguments)
     assert temporary == str(tmp_path)
@@ -250,6 +274,6 @@ def test_interrupt_ends_pip_at_once(pip_log: Path, tmp_path: Path) -> None:
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=30) == -signal.SIGINT
-    pip_pid = int(pip_log.read_text().splitlines()[0])
-    with pytest.raises(ProcessLookupError):
-        os.kill(pip_pid, 0)
+    with pip_log.with_suffix(".lock").open() as alive:
+        fcntl.flock(alive, fcntl.LOCK_EX)  # pip holds it until it ends
+    assert list(tmp_path.glob("*.whl")) == []

@@ -33,6 +33,18 @@ def test_closed_port_is_not_reachable(port: int) -> None:
         assert not is_reachable(f"http://127.0.0.1:{taken}", timeout_s=10)
 
 
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize(
+    "url", ["http://hub.invalid:x", "http://hub.invalid:99999", "http://[::1", f"http://{'x' * 70}"]
+)
+def test_an_address_that_no_server_can_have_is_not_reachable(
+    monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    assert not is_reachable(url, timeout_s=10)
+    monkeypatch.setenv("HTTP_PROXY", url)
+    assert not is_reachable("http://hub.invalid", timeout_s=10)
+
+
 def test_name_server_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     answered = Event()
 

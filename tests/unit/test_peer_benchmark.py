@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spec_cli.events import Finished, FinishReason
+from spec_cli.settings import SessionSettings
+from spec_cli.spec.settings import SamplingSettings
+from spec_cli.spec.stats import RoundCount, RunStats
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
+import peer_arms
 from peer_plan import Block, append_row, plan_blocks, recover_rows, rows_of
 from peer_report import (
     BASELINE,
@@ -150,6 +158,34 @@ def test_of_a_row_that_was_measured_twice_the_later_one_counts() -> None:
     block = planned()[0]
     again = [row(r.arm, 2.0, block=r.block, prompt=r.prompt) for r in rows_for(block)]
     assert rows_of([block], [*rows_for(block)[:2], *again], [0.0]) == again
+
+
+def test_our_answers_start_from_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    class Recorded:
+        """A session that generates one token."""
+
+        def __init__(self, *args: object) -> None:
+            pass
+
+        def prepare(self, n_prompt: int, max_tokens: int) -> None:
+            asked.append("prepare")
+
+        def forget(self) -> None:
+            asked.append("forget")
+
+        def generate(self, tokens: object, generation: object) -> Iterator[Finished]:
+            asked.append("generate")
+            stats = RunStats(n_prompt=1)
+            stats.add_round(RoundCount(0, 0, 1), draft_s=0.0, verify_s=0.5, host_s=0.0)
+            yield Finished(FinishReason.LENGTH, (7,), stats)
+
+    monkeypatch.setattr(peer_arms, "Session", Recorded)
+    arm: Any = peer_arms.SpecCli(Path("target"), None, SessionSettings(), None)  # type: ignore[arg-type]
+    request = peer_arms.Request((1,), 1, SamplingSettings(temp=0), seed=1)
+    assert [arm.answer(request).token_ms for _ in range(2)] == [500.0, 500.0]
+    assert asked == ["prepare", "forget", "generate"] * 2
 
 
 def test_rows_come_back_as_they_were_written(tmp_path: Path) -> None:

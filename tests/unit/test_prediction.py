@@ -17,7 +17,7 @@ from spec_cli.prediction import (
     predict,
     shown_by,
 )
-from spec_cli.spec.costs import CostTable, PassTimes
+from spec_cli.spec.costs import TARGET_WIDTHS, CostTable, PassTimes
 from spec_cli.spec.forecast import forecast_after
 from spec_cli.spec.policy import K_MAX
 from spec_cli.spec.survival import GREEDY, Tally, no_tally
@@ -90,6 +90,16 @@ def test_checks_are_estimated_as_another_target_takes_them(
     assert "other.gguf" in basis.source
 
 
+def test_a_target_whose_passes_have_one_row_tells_nothing_of_checks(
+    pair: Pair, state: StateStore, tmp_path: Path
+) -> None:
+    for name, widths in (("older.gguf", TARGET_WIDTHS), ("narrow.gguf", (1,))):
+        (tmp_path / name).write_bytes(b"GGUF")
+        save_plan(state, tmp_path / name, 5.0, widths=widths)
+    basis = basis_of(*pair, Measurements(state), tmp_path / "copies", are_here=True)
+    assert "older.gguf" in basis.source and basis.k_max == K_MAX
+
+
 def test_own_measurement_of_the_target_goes_before_that_of_another(
     pair: Pair, state: StateStore, tmp_path: Path
 ) -> None:
@@ -139,6 +149,14 @@ def test_prediction_covers_the_acceptances_in_order() -> None:
     low, high = prediction.forecasts[0].auto, prediction.forecasts[-1].auto
     assert f"{low:.2f}x to {high:.2f}x plain" in prediction.sentence
     assert "60 to 90 %" in prediction.sentence
+
+
+def test_prediction_says_where_nothing_can_be_drafted() -> None:
+    costs = CostTable(PassTimes((1,), (1.0,)), 0.1)
+    sentence = predict(Basis(costs, 0, True, "measured on this machine"), {}).sentence
+    assert sentence == (
+        "nothing: passes of the target have one row here, so no draft can be checked"
+    )
 
 
 def test_prediction_says_where_even_perfect_guesses_lose() -> None:

@@ -25,7 +25,7 @@ from spec_cli.prompt import (
     read_template,
     render_chat,
 )
-from spec_cli.template import MAX_CPU_S
+from spec_cli.template import MAX_CPU_S, BrokenError, TemplateProcess
 
 NOW = datetime(2026, 3, 1, 12, 0)
 
@@ -153,6 +153,10 @@ def test_conversation_can_be_rendered_without_the_next_turn() -> None:
         ("{{ strftime_now('%d %b %Y') }}", "01 Mar 2026"),
         ("{{ {'b': 'é<', 'a': 1} | tojson }}", '{"b": "é<", "a": 1}'),
         ("{{ [1] | tojson(indent=2) }}", "[\n  1\n]"),
+        ("{{ 'é' | tojson(ensure_ascii=True) }}", '"\\u00e9"'),
+        ("{{ {'b': 1, 'a': 2} | tojson(separators=(',', ':'), sort_keys=true) }}", '{"a":2,"b":1}'),
+        ("a \n{%- generation -%} {{ eos_token }} \n{%- endgeneration -%}\n b", "a</s>b"),
+        ("{% generation %}{% set x = 1 %}{{ x }}\n{% endgeneration %}{{ x }}", "1\n"),
         ("{% for i in range(9) %}{% if i == 2 %}{% break %}{% endif %}{{ i }}{% endfor %}", "01"),
         ("{% if tools is none and documents is none %}none{% endif %}", "none"),
         ("{{ eos_token }}{{ enable_thinking }}", "</s>False"),
@@ -252,6 +256,20 @@ def test_an_exception_while_a_template_is_rendered_leaves_no_answer_to_the_wrong
     with pytest.raises(KeyboardInterrupt):
         render_chat(chat_template(FOREVER[1]), user("hi"), cancelled=interrupted)
     assert render_chat(chat_template("{{ 1 }}"), user("hi")) == "1"
+
+
+def test_an_answer_that_the_end_of_the_process_cut_short_is_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def half() -> subprocess.Popen[str]:
+        code = "import sys; sys.stdin.readline(); print('{\"result\": \"a', end='')"
+        command = [sys.executable, "-c", code]
+        pipe = subprocess.PIPE
+        return subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
+
+    monkeypatch.setattr("spec_cli.template._start", half)
+    with pytest.raises(BrokenError, match="it takes more than"):
+        TemplateProcess().variables("{{ x }}")
 
 
 def test_broken_template_of_the_user_is_a_usage_error() -> None:

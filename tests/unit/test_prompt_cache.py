@@ -55,7 +55,11 @@ def test_a_later_part_that_is_not_wanted_or_no_longer_fits_is_passed_over(path: 
 
 @pytest.mark.parametrize(
     ("change", "named"),
-    [({"target": {"size": 6}}, "target"), ({"build": "b2"}, "build"), ({"new": 1}, "new")],
+    [
+        ({"target": {"size": 6}}, "target"),
+        ({"build": "b2"}, "build of llama.cpp"),
+        ({"new": 1}, "new"),
+    ],
 )
 def test_a_file_made_with_something_else_says_with_what(
     path: Path, change: dict[str, Any], named: str

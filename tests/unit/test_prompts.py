@@ -115,8 +115,8 @@ def test_each_line_of_a_text_file_is_a_prompt(tmp_path: Path) -> None:
         ('{"prompt": "a", "kind": null}', "`kind` must be a text"),
         ('{"prompt": "\\ud800"}', "`prompt` is not valid UTF-8"),
         ('{"prompt": "a", "id": "first"}', "the id `first` is that of line 1"),
-        ("[" * 100_000, "no program can hold"),
-        ("9" * 5000, "no program can hold"),
+        ("[" * 100_000, "nested too deeply"),
+        ("9" * 5000, "nested too deeply"),
     ],
 )
 def test_a_bad_line_is_named_by_file_and_number(tmp_path: Path, line: str, problem: str) -> None:

@@ -43,6 +43,12 @@ def test_quants_of_a_repository_are_listed_once_without_projectors() -> None:
     assert quants(FILES) == ["BF16", "IQ4_NL", "Q4_K_M", "Q5_K_M", "Q8_0", "UD-Q4_K_M"]
 
 
+@pytest.mark.parametrize("tag", ["Q2_K_XL", "IQ1_S", "TQ1_0", "MXFP4_MOE", "NVFP4", "FP16", "F32"])
+def test_every_kind_of_tag_is_known(tag: str) -> None:
+    assert quants([f"toy-8b-{tag.lower()}.gguf"]) == [tag]
+    assert choose_file([f"toy-8b-{tag}.gguf"], tag) == f"toy-8b-{tag}.gguf"
+
+
 def test_file_without_a_tag_is_listed_by_its_name() -> None:
     assert quants(["model.gguf", "x-Q4_0.gguf"]) == ["Q4_0", "model.gguf"]
 
@@ -60,3 +66,9 @@ def test_split_model_has_all_its_parts() -> None:
         "q/x-00002-of-00002.gguf",
     ]
     assert split_parts("x.gguf") == ["x.gguf"]
+
+
+def test_a_name_that_promises_no_parts_is_that_of_a_whole_file() -> None:
+    names = ["x-00001-of-00000.gguf", "x-０００01-of-00002.gguf"]
+    assert model_files(names) == names
+    assert [split_parts(name) for name in names] == [[name] for name in names]

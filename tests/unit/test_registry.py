@@ -259,13 +259,18 @@ MISTAKES = [
     ("pairs.mine = 1", "[pairs.mine]: must be a table", None),
     ("[pairs.mine]", "[pairs.mine]: `target` is missing", None),
     ("[pairs.mine]\ntarget = 1", "`target` is 1, but must be a string", None),
-    ("[pairs.mine]\ntarget = 'nothing'", "names `nothing`, which is no model", "write `user/"),
-    ("[pairs.mine]\ntarget='a/b'\ndraft=''", "names ``, which is no model", "write `user/"),
+    ("[pairs.mine]\ntarget = 'nothing'", "names `nothing`, which is not a model", "write `user/"),
+    ("[pairs.mine]\ntarget='a/b'\ndraft=''", "names ``, which is not a model", "write `user/"),
     ("[pairs.'m.1']\ntarget='a/b'\nnote=''", '[pairs."m.1"]: unknown key', "`notes`?"),
     ("[pairs.mine]\ntarget='a/b'\nxyzzy=''", "unknown key `xyzzy`", "known are target, draft"),
     (
         "[pairs.mine]\ntarget='a/b'\ndraft_tokens=0",
-        "`draft_tokens` is 0, but must be positive",
+        "`draft_tokens` is 0, but must be from 1 to 63",
+        None,
+    ),
+    (
+        "[pairs.mine]\ntarget='a/b'\ndraft_tokens=64",
+        "[pairs.mine]: `draft_tokens` is 64, but must be from 1 to 63",
         None,
     ),
     (
@@ -285,6 +290,7 @@ MISTAKES = [
         "`file` is `../x.gguf`, but must be a path in the repository",
         None,
     ),
+    ("[files.'a/b:Q']\nfile=\"x\\u0000.gguf\"", "must be a path in the repository", None),
     (
         "[files.'a/b:Q']\nfile='/x.gguf'",
         "`file` is `/x.gguf`, but must be a path in the repository",
@@ -308,6 +314,7 @@ MISTAKES = [
         "`parts` is 0, but must be positive",
         None,
     ),
+    ("[files.'a/b:Q']\nsize_bytes=0", "`size_bytes` is 0, but must be positive", None),
 ]
 
 
@@ -322,6 +329,39 @@ def test_mistake_names_the_file_and_the_key(
     assert str(path) in raised.value.message
     assert message in raised.value.message
     assert hint is None or hint in str(raised.value.hint)
+
+
+PACKAGES = [
+    "./p",
+    "../p",
+    "/p",
+    "-r",
+    "--index-url=x",
+    "p @ file:///p",
+    "git+https://h/p",
+    "p[x]",
+    "",
+]
+VERSIONS = ["1/../p", "1.zip", "1+p.zip", "1 @ x", "1,>0", "1*", "-r", ""]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [*(("package", p) for p in PACKAGES), *(("version", v) for v in VERSIONS)],
+)
+def test_a_mirror_names_a_package_of_an_index_and_nothing_whose_code_pip_would_run(
+    write: Write, key: str, value: str
+) -> None:
+    mirror = {"package": "p", "version": "1.0rc1.post2", "member": "m"}
+    facts = f"[files.'a/b:Q']\nfile='f'\nrevision='1'\nsize_bytes=1\nsha256='{SHA256}'\n"
+
+    def load(mirror: dict[str, str]) -> Registry:
+        table = ", ".join(f"{name} = '{text}'" for name, text in mirror.items())
+        return load_registry([write(BASE), write(f"{facts}mirror={{{table}}}", "mine.toml")])
+
+    assert load(mirror).files["a/b:q"].mirror == Mirror(**mirror)
+    with pytest.raises(UsageError, match=f"`{key}` is"):
+        load(mirror | {key: value})
 
 
 def test_file_that_is_not_utf8_is_a_usage_error(write: Write) -> None:

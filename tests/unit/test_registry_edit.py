@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 from hypothesis import given, settings
@@ -93,6 +95,27 @@ def test_mode_of_the_file_stays(path: Path) -> None:
     path.chmod(0o640)
     add_pair(path, "new", FIELDS)
     assert path.stat().st_mode & 0o777 == 0o640
+
+
+def test_pairs_that_are_added_at_the_same_time_are_all_kept(path: Path) -> None:
+    names = [f"new{i}" for i in range(8)]
+    barrier = Barrier(len(names))
+
+    def add(name: str) -> None:
+        barrier.wait()
+        add_pair(path, name, FIELDS)
+
+    with ThreadPoolExecutor(len(names)) as pool:
+        list(pool.map(add, names))
+    assert set(names) <= set(read_registry_file(path).pairs)
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_file_that_is_not_utf8_is_a_usage_error(path: Path) -> None:
+    path.write_bytes(b"\xff")
+    with pytest.raises(UsageError, match="not valid UTF-8"):
+        add_pair(path, "new", FIELDS)
+    assert path.read_bytes() == b"\xff"
 
 
 def test_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:

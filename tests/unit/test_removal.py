@@ -133,7 +133,7 @@ def test_copies_and_measurements_go_with_their_model(home: Home) -> None:
     removal.carry_out()
     assert not copy.exists() and foreign.exists()
     assert not any(path.exists() for path in beside)
-    assert Measurements(home.state).any_target() is None
+    assert Measurements(home.state).any_drafted_for() is None
     assert len(home.state.entries("pass-times", {})) == 1
     assert home.state.entries(ACCEPTANCE, {}) == []
 

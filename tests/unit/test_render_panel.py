@@ -73,6 +73,16 @@ def test_a_run_without_drafts_shows_its_speed_and_why() -> None:
     ]
 
 
+def test_a_reason_that_is_too_long_ends_in_an_ellipsis() -> None:
+    state = PanelState(stats([(0, 0)] * 9), drafting_off="a reason of many words, " * 9)
+    assert rows(state, 20)[-1] == "words, a reason of …"
+    assert rows(state, 20, ascii_only=True)[-1].endswith(" ...")
+
+
+def test_a_single_round_is_spoken_of_as_one() -> None:
+    assert "last 1 round 50 %" in rows(PanelState(stats([(4, 2)])))[2]
+
+
 def test_a_speedup_is_labelled_by_where_the_plain_step_is_from() -> None:
     assert "(est.)" in rows(PanelState(stats(ROUNDS)))[1]
     assert "(measured)" in rows(PanelState(stats(ROUNDS + [(0, 0)] * 8)))[1]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from spec_cli.errors import ModelError
-from spec_cli.state import StateStore, file_identity
+from spec_cli.state import StateStore, file_fingerprint, file_identity
 
 KEY = {"file": "x.gguf", "threads": 2}
 
@@ -41,6 +43,27 @@ def test_a_damaged_file_is_as_good_as_none(store: StateStore, tmp_path: Path, co
     file.write_text(content)
     assert store.load("times", KEY) is None
     assert store.entries("times", {}) == []
+
+
+@pytest.mark.parametrize("key", [{}, {"file": "x.gguf"}, {**KEY, "threads": 4}])
+def test_a_file_whose_key_was_edited_is_as_good_as_none(
+    store: StateStore, tmp_path: Path, key: dict[str, object]
+) -> None:
+    store.save("times", KEY, 1)
+    (file,) = (tmp_path / "state" / "times").iterdir()
+    file.write_text(json.dumps({"key": key, "value": 1}))
+    assert store.entries("times", {}) == []
+    assert [store.load("times", k) for k in (KEY, key)] == [None, None]
+
+
+def test_entries_are_found_by_a_part_of_their_key_the_newest_first(store: StateStore) -> None:
+    for threads, time_s in ((2, 1), (4, 3), (8, 2)):
+        key = {**KEY, "threads": threads}
+        store.save("times", key, threads)
+        (entry,) = store.entries("times", key)
+        os.utime(entry.path, (time_s, time_s))
+    store.save("times", {"file": "y.gguf", "threads": 2}, 0)
+    assert [entry.value for entry in store.entries("times", {"file": "x.gguf"})] == [4, 8, 2]
 
 
 def test_a_directory_that_cannot_be_written_loses_nothing_but_the_memory(tmp_path: Path) -> None:
@@ -89,7 +112,15 @@ def test_a_changed_file_has_another_identity(tmp_path: Path) -> None:
     assert file_identity(path) != before
 
 
-def test_a_model_that_has_gone_is_told_by_name(tmp_path: Path) -> None:
+@pytest.mark.parametrize("look", [file_identity, file_fingerprint])
+def test_a_model_that_has_gone_is_told_by_name(
+    tmp_path: Path, look: Callable[[Path], object]
+) -> None:
     with pytest.raises(ModelError) as error:
-        file_identity(tmp_path / "gone.gguf")
+        look(tmp_path / "gone.gguf")
     assert str(tmp_path / "gone.gguf") in error.value.message
+
+
+def test_a_model_that_cannot_be_opened_is_told_by_name(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=str(tmp_path)):
+        file_fingerprint(tmp_path)  # a directory: it has an identity, and no bytes

@@ -56,6 +56,12 @@ def test_without_variables_a_template_is_left_alone() -> None:
     assert with_variables(broken, {}, think=None) is broken
 
 
+@pytest.mark.parametrize(("name", "value"), [("messages", []), ("style", ["\ud800"])])
+def test_what_a_program_cannot_set_is_its_own_fault(name: str, value: object) -> None:
+    with pytest.raises(UsageError, match=f"--template-var.*{name}"):
+        with_variables(template(), {name: value}, think=None)
+
+
 def test_variables_reach_the_template() -> None:
     assert rendered(with_variables(template(), {"style": "!"}, think=None)) == "hi!"
 

@@ -107,6 +107,12 @@ def test_what_is_saved_is_read_by_the_next_archive(tmp_path: Path) -> None:
     }
 
 
+def test_a_file_name_that_is_not_utf_8_is_kept_and_found_again(tmp_path: Path) -> None:
+    path, settings = tmp_path / "save.jsonl", SETTINGS | {"target": "\udcff.gguf"}
+    Archive(path, settings).add_comparison(COMPARISON)
+    assert Archive(path, settings).comparison(CELL) == COMPARISON
+
+
 def test_an_equal_comparison_and_a_draft_length_of_auto_survive(tmp_path: Path) -> None:
     path = tmp_path / "save.jsonl"
     cell = replace(CELL, draft_tokens=None)

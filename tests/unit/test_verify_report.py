@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from spec_cli.prompts import NamedPrompt
-from spec_cli.render.columns import aligned
+from spec_cli.render.blocks import aligned
 from spec_cli.render.verify import PLAIN, UNICODE, print_report, results
 from spec_cli.render.verify_json import print_json, report_object
 from spec_cli.spec.settings import Accept
@@ -58,10 +58,14 @@ def spell(token: int) -> str:
     return {4: " ja", 5: "\x1b[1m\n界", 6: "\x9bx"}[token]
 
 
-def shown(found: Report, *, columns: int | None = None, as_json: bool = False) -> str:
+def shown(
+    found: Report, *, columns: int | None = None, as_json: bool = False, anywhere: bool = False
+) -> str:
     raw = io.BytesIO()
     stdout = io.TextIOWrapper(raw, encoding="ascii")
-    terminal = Terminal(stdout, stdout, stdout, False, columns is not None, False, True, False)
+    terminal = Terminal(
+        stdout, stdout, stdout, False, columns is not None, False, True, False, anywhere
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COLUMNS", str(columns or 20))
         patch.setenv("TERM", "xterm")
@@ -117,6 +121,14 @@ def test_an_interrupted_report_says_how_far_it_came() -> None:
     assert "= equal, . not compared" in text
 
 
+def test_a_report_of_nothing_claims_nothing() -> None:
+    nothing = report(n=0)
+    found = replace(nothing, rules=(), rules_skipped="interrupted", interrupted=True)
+    assert found.conclusion == "interrupted before the first of 32 comparisons"
+    text = shown(found)
+    assert ". not compared\n\nacceptance rules: not checked" in text
+
+
 def test_in_a_pipe_it_is_aligned_plain_text() -> None:
     lines = shown(report(NEAR_TIE, WRONG)).splitlines()
     assert lines[:13] == [
@@ -131,7 +143,7 @@ def test_in_a_pipe_it_is_aligned_plain_text() -> None:
         "code-one   0.8   64      =   =     = =     = =     =   =",
         "prose-two  0     64      =   =     = =     = =     =   =",
         "prose-two  0.8   64      =   =     = =     = =     ~17 !3",
-        "= equal, ~ near-tie after so many tokens, ! different after so many tokens",
+        "= equal, ~ near-tie after that many tokens, ! different after that many tokens",
         "2,880 draft tokens, 50 % accepted, in passes of 1 to 4 rows",
     ]
     assert lines[-1].startswith("30 of 32 speculative texts equal plain decoding")
@@ -182,6 +194,11 @@ def test_on_a_terminal_marks_are_coloured_and_fit(columns: int) -> None:
     bare = re.sub(r"\x1b\[[\d;]*m", "", text)
     assert bare.isprintable() or set(filter(lambda c: not c.isprintable(), bare)) == {"\n"}
     assert max(map(len, bare.splitlines())) <= columns
+
+
+def test_colour_that_is_asked_for_is_in_a_pipe_too() -> None:
+    text = shown(report(NEAR_TIE, WRONG), anywhere=True)
+    assert "\x1b[32m✓" in text and "\x1b[33m≈17" in text and "\x1b[1;31m✗3" in text
 
 
 def test_a_table_too_wide_for_the_terminal_leaves_positions_to_the_list() -> None:

@@ -18,7 +18,7 @@ from spec_cli.measured import Measurements
 from spec_cli.places import copies_dir
 from spec_cli.prediction import Expectation, Prediction, basis_of, predict, shown_by
 from spec_cli.registry import load_registry
-from spec_cli.render.columns import aligned
+from spec_cli.render.blocks import aligned
 from spec_cli.render.style import percent
 from spec_cli.spec.forecast import Forecast
 from spec_cli.terminal import detect
@@ -82,6 +82,8 @@ def _lines(found: Compatibility, prediction: Prediction | None) -> list[str]:
 
 def _outlook(prediction: Prediction) -> list[str]:
     basis = prediction.basis
+    if not basis.k_max:
+        return [prediction.sentence]
     table = [
         ("guesses right", "speed-up", "best fixed length", ""),
         *(_row(known.forecast, _origin(known)) for known in prediction.expected),

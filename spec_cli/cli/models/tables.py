@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection, Sequence
 
 from spec_cli.cli.log import escaped
-from spec_cli.render.columns import aligned
+from spec_cli.render.blocks import aligned
 from spec_cli.terminal import Terminal
 
 NOTHING = "-"
