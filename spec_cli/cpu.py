@@ -15,9 +15,12 @@ def usable_cores(
     topology: Path = _TOPOLOGY, cgroups: Path = CGROUPS, membership: Path = MEMBERSHIP
 ) -> int:
     """Physical cores in this process's affinity mask, at most its cgroups' quota, at least 1."""
-    n_cores = _physical_cores(_affinity(), topology)
-    quota = _quota(cgroups, membership)
-    return max(1, min(n_cores, quota) if quota else n_cores)
+    return _within_quota(_physical_cores(_affinity(), topology), cgroups, membership)
+
+
+def usable_cpus(cgroups: Path = CGROUPS, membership: Path = MEMBERSHIP) -> int:
+    """How many threads can run at once: as `usable_cores`, but each hyper-thread counts."""
+    return _within_quota(len(_affinity()), cgroups, membership)
 
 
 def explain_cores(
@@ -61,6 +64,11 @@ def _physical_cores(cpus: set[int], topology: Path) -> int:
         except OSError:
             groups.add(str(cpu))
     return len(groups)
+
+
+def _within_quota(n: int, cgroups: Path, membership: Path) -> int:
+    quota = _quota(cgroups, membership)
+    return max(1, min(n, quota) if quota else n)
 
 
 def _quota(cgroups: Path, membership: Path) -> int | None:

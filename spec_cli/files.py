@@ -31,6 +31,14 @@ def read_input(path: str | Path, what: str, *, hint: str | None = None) -> bytes
         raise UsageError(f"cannot read {what}: {reason}", hint=hint) from None
 
 
+def is_file(path: Path) -> bool:
+    """Whether a file is there; one in a directory that may not be searched is not."""
+    try:
+        return path.is_file()
+    except PermissionError:
+        return False
+
+
 def read_bounded(file: BinaryIO, what: str) -> bytes:
     """All of an open file. Raises OSError, and UsageError as `read_input` does."""
     data = file.read(MAX_INPUT_BYTES + 1)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from spec_cli.calibration import PassTimer
-from spec_cli.cpu import usable_cores
+from spec_cli.cpu import usable_cores, usable_cpus
 from spec_cli.draft_copy import DraftCopies, NoCopy
 from spec_cli.events import Notice
 from spec_cli.exactness import Planner, TargetSetup
@@ -28,6 +28,7 @@ from spec_cli.llama.sequences import LlamaSequences
 from spec_cli.parallel_plan import ParallelPlans
 from spec_cli.settings import SessionSettings
 from spec_cli.spec.costs import DRAFT_WIDTHS, PassTimes
+from spec_cli.spec.counts import counted
 from spec_cli.spec.exactness import DEFAULT_KERNELS, ExactnessPlan
 from spec_cli.spec.settings import Exact
 from spec_cli.spec.shapes import ParallelPlan
@@ -78,6 +79,10 @@ class Loader:
                     f"{problem} (`XDG_STATE_HOME` moves it)"
                 )
             )
+        if self.n_threads > (n_cpus := usable_cpus()):
+            threads, cpus = counted(self.n_threads, "thread"), counted(n_cpus, "CPU")
+            hint = f"leave `--threads` out: the default here is {usable_cores()}"
+            environment.notify(Notice(f"{threads} on {cpus} slow each other down", hint, "warning"))
         if settings.n_gpu_layers and not offload_devices():
             hint = "build it for CUDA or Metal (see docs/start.md), or leave `--gpu-layers` out"
             environment.notify(

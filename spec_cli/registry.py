@@ -12,6 +12,7 @@ from pathlib import Path
 from platformdirs import user_config_path
 
 from spec_cli.errors import ModelError, UsageError
+from spec_cli.files import is_file
 from spec_cli.modelref import ModelRef, Pair, RepoFile, parse_model
 from spec_cli.names import nearest
 from spec_cli.registry_file import PairEntry, RegistryFile, read_registry_file
@@ -74,7 +75,7 @@ def registry_paths(cwd: Path | None = None, config_dir: Path | None = None) -> l
     """The registry files that exist, lowest rank first: packaged, the user's, the directory's."""
     packaged = _packaged_path()
     others = (user_registry_path(config_dir), (cwd or _working_directory()) / "models.toml")
-    return [packaged, *(p for p in others if p.is_file() and not p.samefile(packaged))]
+    return [packaged, *(p for p in others if is_file(p) and not p.samefile(packaged))]
 
 
 def user_registry_path(config_dir: Path | None = None) -> Path:

@@ -90,7 +90,7 @@ class GenerationSettings:
     n_logprobs: int | None = None
 
     def __post_init__(self) -> None:
-        _require("--seed", self.seed, 0, 2**64 - 1, "without it, one is drawn and reported")
+        _require("--seed", self.seed, 0, 2**64 - 1, "without it, one is chosen and reported")
         _require("--logprobs", self.n_logprobs, 0, MAX_LOGPROBS)
         if self.grammar is not None:
             if self.ignore_eos:

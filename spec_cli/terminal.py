@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TextIO, cast
+from typing import Any, TextIO, cast
 
 
 class ColorMode(StrEnum):
@@ -30,7 +31,7 @@ class Terminal:
 
     stdin: TextIO
     stdout: TextIO
-    stderr: TextIO
+    stderr: TextIO  # raises nothing: what cannot be written is lost
     stdin_is_tty: bool
     stdout_is_tty: bool
     stderr_is_tty: bool
@@ -70,7 +71,8 @@ def detect(
         allowed = forced or not (environ.get("NO_COLOR") or dumb)
     else:
         forced = allowed = color is ColorMode.ALWAYS
-    stdin, stdout, stderr = _open(sys.stdin, "r"), _open(sys.stdout, "w"), _open(sys.stderr, "w")
+    stdin, stdout = _open(sys.stdin, "r"), _open(sys.stdout, "w")
+    stderr = cast(TextIO, _Lossy(_open(sys.stderr, "w")))
     _as_utf_8(stdout)
     stderr_is_tty = stderr.isatty()
     return Terminal(
@@ -84,6 +86,25 @@ def detect(
         animate=animate and stderr_is_tty and not dumb and not environ.get("CI"),
         color_anywhere=forced,
     )
+
+
+class _Lossy:
+    """A stream that loses what it cannot write: a full disk under stderr costs no answer."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        with suppress(OSError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self._stream.flush()
 
 
 def _open(stream: TextIO | None, mode: str) -> TextIO:

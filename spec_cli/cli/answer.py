@@ -10,13 +10,13 @@ import typer
 from spec_cli.cli.encode import encode
 from spec_cli.cli.info import describe, trace_header
 from spec_cli.cli.inputs import PromptInput
-from spec_cli.cli.pairs import LocalPair
 from spec_cli.cli.records import Records
 from spec_cli.cli.signals import Interrupts
 from spec_cli.cli.surroundings import surroundings
 from spec_cli.encoding import EncodedPrompt
 from spec_cli.errors import Cancelled
 from spec_cli.events import Finished, FinishReason, Notice, PromptText
+from spec_cli.pairs import LocalPair
 from spec_cli.render.base import Renderer, Tee
 from spec_cli.render.choose import choose_renderers
 from spec_cli.render.info import RunInfo

@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from spec_cli import __version__
-from spec_cli.cli.late import Place, group_of
+from spec_cli.cli.late import Unloaded, group_of
 
-EXAMPLES = """
+HELP = """
 Run a language model on this machine, faster, without changing a word of what it says.
 
 A small draft model guesses the next tokens; the model you asked for checks them all in one pass.
@@ -22,43 +22,43 @@ Examples:
 """
 
 COMMANDS = {
-    "run": Place(
+    "run": Unloaded(
         "spec_cli.cli.run:run",
         "Answer one prompt: text on stdout, everything else on stderr.",
         takes_settings=True,
     ),
-    "chat": Place(
+    "chat": Unloaded(
         "spec_cli.cli.chat:chat",
         "Chat with a model, on a terminal or line by line from a pipe.",
         takes_settings=True,
     ),
-    "pull": Place(
+    "pull": Unloaded(
         "spec_cli.cli.models.pull:pull",
         "Download a model, or both models of a pair, into the Hugging Face cache.",
     ),
-    "devices": Place(
+    "devices": Unloaded(
         "spec_cli.cli.devices:devices",
         "List the devices that a model can run on; `*` marks those used by default.",
     ),
-    "doctor": Place(
+    "doctor": Unloaded(
         "spec_cli.cli.doctor:doctor",
         "Check this machine and a pair, and say what to do about problems.",
     ),
-    "verify": Place(
+    "verify": Unloaded(
         "spec_cli.cli.verify:verify",
         "Check that drafting changes no token, by comparing plain and speculative texts.",
         takes_settings=True,
     ),
-    "bench": Place(
+    "bench": Unloaded(
         "spec_cli.cli.bench:bench",
         "Measure drafting against plain decoding, and say which settings to use.",
         takes_settings=True,
     ),
-    "models": Place(
+    "models": Unloaded(
         "spec_cli.cli.models.group:group",
         "List, inspect, download, delete and pair up models. Alone, it lists the pairs.",
     ),
-    "config": Place(
+    "config": Unloaded(
         "spec_cli.cli.config:app",
         "Show the settings in effect, and where each comes from.",
     ),
@@ -67,7 +67,7 @@ COMMANDS = {
 app = typer.Typer(
     name="spec-cli",
     cls=group_of(COMMANDS),
-    help=EXAMPLES,
+    help=HELP,
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
@@ -91,4 +91,4 @@ def root(
         ),
     ] = False,
 ) -> None:
-    """See EXAMPLES, which `help` shows."""
+    """See HELP, which `help` shows."""

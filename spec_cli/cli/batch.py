@@ -24,10 +24,10 @@ from spec_cli.batch.together import Together, parallel_plan
 from spec_cli.cli.batch_options import STREAM, BatchOptions
 from spec_cli.cli.encode import encode
 from spec_cli.cli.inputs import PromptInput
-from spec_cli.cli.pairs import LocalPair
 from spec_cli.cli.signals import Interrupts
 from spec_cli.cli.surroundings import surroundings
 from spec_cli.errors import Cancelled, CheckError, UsageError
+from spec_cli.pairs import LocalPair
 from spec_cli.render.batch import BatchProgress
 from spec_cli.render.batch_rows import row_of
 from spec_cli.render.status import Status

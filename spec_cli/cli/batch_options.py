@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from spec_cli.cli.options import require_one
+from spec_cli.cli.option_values import refuse_both
 from spec_cli.errors import UsageError, wrong_value
 from spec_cli.spec.settings import MAX_ROWS
 
@@ -74,5 +74,5 @@ def batch_options(
     if not 1 <= parallel <= MAX_ROWS:
         raise wrong_value("--parallel", parallel, f"from 1 to {MAX_ROWS}")
     for name, is_given in others.items():
-        require_one("--input", True, name, is_given)
+        refuse_both("--input", True, name, is_given)
     return BatchOptions(source, str(output or STREAM), parallel, has_seed, quiet, no_tui)

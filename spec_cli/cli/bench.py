@@ -10,6 +10,7 @@ from spec_cli.cli import bench_options as bopt
 from spec_cli.cli import options as opt
 from spec_cli.cli import verify_options as vopt
 from spec_cli.cli.display_options import Color
+from spec_cli.cli.option_values import comma_list, count
 from spec_cli.pairs import choose_pair
 from spec_cli.registry import load_registry
 from spec_cli.render.options import Format
@@ -26,10 +27,11 @@ class _Size:
     draft_tokens: str
     max_tokens: int
     n_rounds: int
+    per_kind: int | None  # prompts of each kind; None: all
 
 
-_QUICK = _Size("auto", max_tokens=64, n_rounds=1)
-_FULL = _Size("4,auto", max_tokens=128, n_rounds=2)
+_QUICK = _Size("auto", max_tokens=64, n_rounds=1, per_kind=1)
+_FULL = _Size("4,auto", max_tokens=128, n_rounds=2, per_kind=None)
 
 
 def bench(
@@ -81,15 +83,15 @@ def bench(
     terminal = detect(color, animate=not no_tui)
     acceptance = bopt.acceptance_of(synthetic)
     size = _QUICK if quick else _FULL
-    drafters = vopt.comma_list("--drafter", drafter, bopt.drafter_of)
+    drafters = comma_list("--drafter", drafter, bopt.drafter_of)
     chosen = choose_pair(load_registry(), name, draft_model, bopt.kind_to_load(drafters))
     matrix = Matrix(
-        prompts=bopt.chosen_prompts(prompts, kind, 1 if quick else per_kind),
-        temps=vopt.comma_list("--temp", temp, vopt.temp_of),
+        prompts=bopt.chosen_prompts(prompts, kind, size.per_kind if per_kind is None else per_kind),
+        temps=comma_list("--temp", temp, vopt.temp_of),
         arms=make_arms(
             bopt.distinct(drafters, has_draft=chosen.draft is not None),
-            vopt.comma_list("--accept", accept, bopt.accept_of),
-            vopt.comma_list("--draft-tokens", draft_tokens or size.draft_tokens, bopt.length_of),
+            comma_list("--accept", accept, bopt.accept_of),
+            comma_list("--draft-tokens", draft_tokens or size.draft_tokens, bopt.length_of),
         ),
         max_tokens=size.max_tokens if max_tokens is None else max_tokens,
         n_rounds=size.n_rounds if rounds is None else rounds,
@@ -101,7 +103,7 @@ def bench(
         draft_tokens=max(arm.draft_tokens or 1 for arm in matrix.arms),
         n_ctx=ctx_size,
         n_threads=threads,
-        n_gpu_layers=opt.count("--gpu-layers", gpu_layers, auto=None, all_=ALL_LAYERS),
+        n_gpu_layers=count("--gpu-layers", gpu_layers, all_=ALL_LAYERS),
         device=device,
         exact=exact,
     )

@@ -18,12 +18,13 @@ from spec_cli.bench.run import applicable, bench_pair
 from spec_cli.bench.synthetic import outlook
 from spec_cli.cli.encode import encode_measured
 from spec_cli.cli.info import describe
-from spec_cli.cli.pairs import LocalPair, fetch_pair
+from spec_cli.cli.pairs import fetch_pair
 from spec_cli.cli.signals import Interrupts
 from spec_cli.cli.surroundings import surroundings
 from spec_cli.errors import Cancelled, CheckError
 from spec_cli.events import Notice
 from spec_cli.modelref import Pair
+from spec_cli.pairs import LocalPair
 from spec_cli.render.bench import print_bench, print_outlook
 from spec_cli.render.bench_blocks import BenchInfo
 from spec_cli.render.bench_plot import check_plot, write_plot

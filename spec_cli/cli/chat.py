@@ -9,6 +9,7 @@ from spec_cli.chat.settings import ChatSettings
 from spec_cli.chat.state import Chat
 from spec_cli.cli import chat_options
 from spec_cli.cli import options as opt
+from spec_cli.cli import sampling_options as sampling_opt
 from spec_cli.cli import structure_options as structure_opt
 from spec_cli.cli import text_options as text_opt
 from spec_cli.cli.chat_template import TemplateChoice
@@ -40,7 +41,7 @@ def chat(
     offline: opt.Offline = False,
     drafting: Drafting,
     sampling: Sampling,
-    seed: opt.Seed = None,
+    seed: sampling_opt.Seed = None,
     ignore_eos: structure_opt.IgnoreEos = False,
     structure: Structure,
     max_tokens: opt.MaxTokens = None,

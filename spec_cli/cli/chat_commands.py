@@ -139,7 +139,7 @@ def stats(talk: Talk, _argument: str) -> None:
     """The figures of the last answer."""
     answer = talk.last_answer
     if answer is None:
-        raise UsageError("there is no answer to tell figures of")
+        raise UsageError("there is no answer yet")
     n_turns, n_cached = len(talk.chat.conversation.turns), answer.finished.stats.n_cached
     context = f"{answer.n_context:,} of {counted(answer.info.n_ctx, 'token')}"
     kept = f"{n_cached:,} of the prompt's {answer.info.n_prompt:,} were kept from before"
@@ -170,7 +170,9 @@ def pair(talk: Talk, argument: str) -> None:
         case [target, draft]:
             talk.change_pair(target, draft)
         case words:
-            raise UsageError(f"a pair has two names, not {len(words)}")
+            raise UsageError(
+                f"a pair has two names, not {len(words)}", hint="type `/pair TARGET DRAFT`"
+            )
     talk.say("\n".join(talk.speaker.describe()))
 
 
@@ -223,16 +225,18 @@ def _n_for_half(talk: Talk) -> int:
 
 def _number(argument: str) -> int:
     if not argument.isdecimal():
-        raise UsageError(f"`{argument}` is no number of turns", hint="`/compact N` drops N turns")
+        raise UsageError(
+            f"`{argument}` is not a number of turns", hint="`/compact N` drops N turns"
+        )
     return int(argument)
 
 
 def _path(argument: str, usage: str) -> Path:
     """The rest of a line is the name, spaces and all."""
     if not argument:
-        raise UsageError("no file is named", hint=f"`{usage}`")
+        raise UsageError("no file is named", hint=f"type `{usage}`")
     if "\0" in argument:
-        raise UsageError("no file has a name with a null character")
+        raise UsageError("a file name cannot contain a null character")
     try:
         return Path(check_text(argument, "the file name")).expanduser()
     except RuntimeError as error:

@@ -1,4 +1,4 @@
-"""Where the messages of a chat come from: an edited line on a terminal, or the lines of a pipe."""
+"""Messages of a chat that are edited on a terminal, with history and completion."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, TextIO
+from typing import TextIO
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import run_in_terminal
@@ -19,50 +19,20 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.output import create_output
 
-from spec_cli.chat.quotes import QUOTES, is_open
+from spec_cli.chat.quotes import is_open
 from spec_cli.chat.settings import SETTING_NAMES
 from spec_cli.cli.chat_commands import Command, Takes
 from spec_cli.cli.chat_talk import PREFIX
 from spec_cli.cli.guard import show_error
 from spec_cli.cli.signals import Terminated, at_termination
 from spec_cli.errors import UsageError
-from spec_cli.prompt import decode_text
 
 _PROMPT, _CONTINUED = "> ", "  "
 _LEAVING = "Ctrl-C again leaves, Ctrl-D too", "Ctrl-C leaves"  # the second for narrow terminals
 
 
-class PipedTurns:
-    '''A turn a line, or the lines between two of """; blank lines are skipped.'''
-
-    is_interactive = False
-
-    def __init__(self, stdin: BinaryIO) -> None:
-        self._stdin = stdin
-        self._n_read = 0
-
-    def read(self, draft: str) -> str:
-        """See `Turns.read`."""
-        while not (text := self._line()).strip():
-            pass
-        n_first = self._n_read
-        try:
-            while is_open(text):
-                text += f"\n{self._line()}"
-        except EOFError:
-            raise UsageError(f"the message in line {n_first} has no closing {QUOTES}") from None
-        return text
-
-    def _line(self) -> str:
-        line = self._stdin.readline()
-        if not line:
-            raise EOFError
-        self._n_read += 1
-        return decode_text(line.rstrip(b"\r\n"), f"line {self._n_read} of the input")
-
-
 class TypedTurns:
-    """Messages edited on a terminal, with history and completion."""
+    """Messages from the prompt of a terminal."""
 
     is_interactive = True
 
@@ -77,7 +47,7 @@ class TypedTurns:
     ) -> None:
         """The prompt is drawn on `screen`; `pairs` are the names of those known.
 
-        `edit` lets the user edit a text elsewhere; it may raise UsageError.
+        `edit` lets the user edit a text elsewhere; it may raise UsageError or Terminated.
         """
         self._edit = edit
         self._leaving = False
@@ -101,7 +71,10 @@ class TypedTurns:
         while True:
             try:
                 with at_termination(self._terminate):
-                    return self._session.prompt(_PROMPT, default=draft)
+                    text = self._session.prompt(_PROMPT, default=draft)
+                if self._ended_by is not None:  # it came together with Enter
+                    raise self._ended_by
+                return text
             except KeyboardInterrupt:
                 if self._leaving:
                     raise
@@ -124,6 +97,8 @@ class TypedTurns:
             text = self._edit(buffer.text)
         except UsageError as error:
             show_error(error.message, error.hint)
+        except Terminated as why:
+            self._terminate(why)
         else:
             buffer.document = Document(text, len(text))
 
@@ -159,7 +134,8 @@ class TypedTurns:
             """Clear the line; twice: leave."""
             if self._leaving:
                 event.app.exit(exception=KeyboardInterrupt, style="class:aborting")
-            event.current_buffer.reset()
+            if event.key_sequence[0].key is Keys.ControlC:
+                event.current_buffer.reset()  # a signal can be older than what is typed
             self._leaving = True
 
         return keys
@@ -214,10 +190,10 @@ def open_history(path: Path) -> History:
         path.parent.mkdir(parents=True, exist_ok=True)
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
         number = os.open(path, flags, 0o600)
+        try:
+            os.fchmod(number, 0o600)
+        finally:
+            os.close(number)
     except OSError:
         return InMemoryHistory()
-    try:
-        os.fchmod(number, 0o600)
-    finally:
-        os.close(number)
     return _PrivateHistory(str(path))

@@ -7,10 +7,10 @@ from types import TracebackType
 from typing import Self
 
 from spec_cli.cli.chat_speaker import Speaker
-from spec_cli.cli.pairs import LocalPair
 from spec_cli.gguf import read_header
 from spec_cli.modelref import Pair
 from spec_cli.pairing import check_pair
+from spec_cli.pairs import LocalPair
 
 
 class LoadedSpeakers:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,8 +15,7 @@ from spec_cli.chat.settings import ChatSettings
 from spec_cli.cli.chat_template import TemplateChoice, Templates
 from spec_cli.cli.info import describe
 from spec_cli.cli.keyboard import Silent
-from spec_cli.cli.pairs import LocalPair
-from spec_cli.cli.signals import Interrupts, Terminated
+from spec_cli.cli.signals import Interrupts
 from spec_cli.cli.surroundings import surroundings
 from spec_cli.encoding import EncodedPrompt, encode_chat
 from spec_cli.events import (
@@ -28,6 +26,7 @@ from spec_cli.events import (
     ReasoningDelta,
     TextDelta,
 )
+from spec_cli.pairs import LocalPair
 from spec_cli.prompt import ChatTemplate, Message, chat_tokens
 from spec_cli.render.base import Renderer
 from spec_cli.render.choose import choose_renderers
@@ -87,7 +86,7 @@ class Speaker:
     """A loaded pair that answers. Owns its session.
 
     Signals come while models load and while an answer is generated: SIGINT ends what is going on,
-    SIGTERM also raises Terminated.
+    SIGTERM and SIGHUP also raise Terminated.
     """
 
     def __init__(
@@ -193,8 +192,7 @@ class Speaker:
             with self._keyboard, self._interrupts:
                 yield
         finally:
-            if self._interrupts.signal in (signal.SIGTERM, signal.SIGHUP):
-                raise Terminated(self._interrupts.signal)
+            self._interrupts.raise_terminated()
 
     def _prepare(self, n_prompt: int, settings: ChatSettings, *, has_turns: bool) -> None:
         """Contexts that hold the prompt and what its answer needs at least."""

@@ -14,13 +14,15 @@ import typer
 from spec_cli.chat.state import Chat
 from spec_cli.cli.chat_commands import COMMANDS
 from spec_cli.cli.chat_pairs import LoadedSpeakers
+from spec_cli.cli.chat_piped import PipedTurns
 from spec_cli.cli.chat_speaker import Speaker
 from spec_cli.cli.chat_talk import Begun, Speakers, Talk, Turns
 from spec_cli.cli.chat_template import TemplateChoice
 from spec_cli.cli.editor import edited
-from spec_cli.cli.pairs import LocalPair, fetch_pair
+from spec_cli.cli.pairs import fetch_pair
 from spec_cli.cli.surroundings import state_store
 from spec_cli.modelref import Pair
+from spec_cli.pairs import LocalPair
 from spec_cli.places import state_dir
 from spec_cli.registry import Registry
 from spec_cli.render.options import RenderOptions
@@ -87,10 +89,10 @@ def _talk(chat: Chat, speakers: Speakers, terminal: Terminal, turns: Turns, *, q
 
 def _turns(terminal: Terminal, registry: Registry) -> Turns:
     """Messages from the terminal, its prompt on stderr if it can be, else from stdin's lines."""
-    from spec_cli.cli.chat_input import PipedTurns, TypedTurns  # a library slow to import
-
     if not terminal.stdin_is_tty or not (terminal.stderr_is_tty or terminal.stdout_is_tty):
         return PipedTurns(terminal.stdin.buffer)
+    from spec_cli.cli.chat_input import TypedTurns  # a library slow to import
+
     screen = terminal.stderr if terminal.stderr_is_tty else terminal.stdout
     history = state_dir() / "chat-history"
     edit = partial(edited, environ=os.environ, terminal=terminal)

@@ -8,14 +8,20 @@ from typing import Annotated, Any
 
 import typer
 
-from spec_cli.cli.config_command import configured_commands, load_configuration, parsed
+from spec_cli.cli.config_command import (
+    configured_commands,
+    load_configuration,
+    parsed,
+    show_notices,
+)
 from spec_cli.cli.config_file import Given
 from spec_cli.cli.config_settings import Scope, Setting, settings_of
 from spec_cli.cli.config_sources import CONFIG_VARIABLE, NO_CONFIG, user_file
 from spec_cli.cli.guard import guarded
 from spec_cli.cli.usage import Command, Group
-from spec_cli.errors import UsageError
+from spec_cli.errors import UsageError, one_of
 from spec_cli.names import nearest
+from spec_cli.render.blocks import aligned
 from spec_cli.render.inert import one_line
 from spec_cli.render.stdout import Stdout
 from spec_cli.terminal import detect
@@ -47,10 +53,11 @@ def show(
     """
     commands = configured_commands(context)
     if command not in commands:
-        near = nearest(command, commands) or next(iter(commands))
-        problem = f"`{command}` is no command with settings"
-        raise UsageError(problem, hint=f"did you mean `{near}`?")
+        near = nearest(command, commands)
+        hint = f"did you mean `{near}`?" if near else f"give {one_of(commands)}"
+        raise UsageError(f"`{command}` is not a command with settings", hint=hint)
     configuration = load_configuration(commands)
+    show_notices(configuration)
     rows = []
     for setting in dict.fromkeys(settings_of(commands[command]).values()):
         if setting.refusal(Scope.USER) is None:
@@ -64,10 +71,7 @@ def show(
         stdout.write(json.dumps(report, indent=2) + "\n")
         return
     texts = [(s.key, _text(s, given, value), _origin(given)) for s, given, value in rows]
-    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
-    for cells in texts:
-        line = "  ".join(c.ljust(width) for c, width in zip(cells, widths, strict=True))
-        stdout.write(f"{line.rstrip()}\n")
+    stdout.write("".join(f"{line}\n" for line in aligned(texts)))
 
 
 def path() -> None:

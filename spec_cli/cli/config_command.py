@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import typer
@@ -18,7 +18,6 @@ from spec_cli.cli.guard import guarded
 from spec_cli.cli.late import commands_with_settings
 from spec_cli.cli.usage import Command
 from spec_cli.errors import SpecError
-from spec_cli.events import Notice
 from spec_cli.render.notices import Notices
 from spec_cli.terminal import detect
 
@@ -47,7 +46,7 @@ class ConfiguredCommand(Command):
         This loads every command that takes settings, to tell a wrong name from one of another.
         """
         configuration = load_configuration(configured_commands(ctx))
-        _show(configuration.notices())
+        show_notices(configuration)
         used: dict[str, Given] = {}
         for setting in dict.fromkeys(settings_of(self).values()):
             if any(_is_typed(name, ctx) for name in setting.parameters):
@@ -67,6 +66,13 @@ def load_configuration(commands: Mapping[str, TyperCommand]) -> Configuration:
     """What was given beforehand. Raises UsageError."""
     settings = {name: settings_of(command) for name, command in commands.items()}
     return Configuration(settings, os.environ, read_files(os.environ))
+
+
+def show_notices(configuration: Configuration) -> None:
+    """Tell the user what is wrong with the environment."""
+    with Notices(detect().stderr, quiet=False, beside_text=False) as shown:
+        for notice in configuration.notices():
+            shown.handle(notice)
 
 
 def parsed(setting: Setting, given: Given, ctx: typer.Context) -> Any:
@@ -104,9 +110,3 @@ def _origins(message: str, used: Mapping[str, Given]) -> str:
 
 def _origin(given: Given) -> str:
     return f" (from {given.origin})"
-
-
-def _show(notices: Iterable[Notice]) -> None:
-    with Notices(detect().stderr, quiet=False, beside_text=False) as shown:
-        for notice in notices:
-            shown.handle(notice)

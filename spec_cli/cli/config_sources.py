@@ -15,6 +15,7 @@ from spec_cli.cli.config_file import ConfigFile, Given, Keys, Origin, read_confi
 from spec_cli.cli.config_settings import PREFIX, Scope, Setting
 from spec_cli.errors import UsageError
 from spec_cli.events import Notice
+from spec_cli.files import is_file
 from spec_cli.names import nearest
 
 CONFIG_VARIABLE = f"{PREFIX}CONFIG"
@@ -114,9 +115,9 @@ def read_files(environ: Mapping[str, str]) -> list[ConfigFile]:
     if environ.get(CONFIG_VARIABLE) == NO_CONFIG:
         return []
     users = user_file(environ)
-    has_users = bool(environ.get(CONFIG_VARIABLE)) or users.is_file()
+    has_users = bool(environ.get(CONFIG_VARIABLE)) or is_file(users)
     files = [read_config_file(users, Scope.USER)] if has_users else []
-    if PROJECT_FILE.is_file() and not (has_users and PROJECT_FILE.samefile(users)):
+    if is_file(PROJECT_FILE) and not (has_users and PROJECT_FILE.samefile(users)):
         files.insert(0, read_config_file(PROJECT_FILE, Scope.PROJECT))
     return files
 
@@ -125,7 +126,7 @@ def is_anything_given(environ: Mapping[str, str]) -> bool:
     """Whether a variable of the environment or a file may set something."""
     if any(name.startswith(PREFIX) for name in environ):
         return True
-    return PROJECT_FILE.is_file() or user_file(environ).is_file()
+    return is_file(PROJECT_FILE) or is_file(user_file(environ))
 
 
 def _at_top(commands: Commands) -> dict[str, Setting]:

@@ -1,4 +1,4 @@
-"""`spec-cli doctor`: all that a bug report should tell, and what to do about what is wrong."""
+"""`spec-cli doctor`: all that a bug report needs, and what to do about what is wrong."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from spec_cli.bench.machine import load_average, this_machine
 from spec_cli.cli import options as opt
 from spec_cli.cli.devices import is_default, memory_of, missing_gpu
 from spec_cli.cli.log import redacted
-from spec_cli.cli.pairs import choose_pair, fetch_pair
+from spec_cli.cli.pairs import fetch_pair
 from spec_cli.cli.signals import Interrupts
 from spec_cli.cli.surroundings import surroundings
 from spec_cli.cpu import cpu_flags, explain_cores, usable_cores
@@ -38,6 +38,7 @@ from spec_cli.llama.library import library
 from spec_cli.llama.repacking import features
 from spec_cli.loader import Environment, Loader
 from spec_cli.modelref import Pair
+from spec_cli.pairs import choose_pair
 from spec_cli.places import copies_dir, state_dir
 from spec_cli.render.doctor import report_lines, report_object
 from spec_cli.render.status import Status

@@ -17,20 +17,24 @@ from spec_cli.terminal import Terminal
 def edited(text: str, environ: Mapping[str, str], terminal: Terminal) -> str:
     """`text` after the user's editor, which neither reads our messages nor writes to our answers.
 
-    Raises UsageError when there is none that works.
+    Raises UsageError when there is none that works, and Terminated when it has ended, if a signal
+    asked for that meanwhile.
     """
     editor = environ.get("VISUAL") or environ.get("EDITOR") or "vi"
     with TemporaryDirectory() as directory:
         path = Path(directory) / "message.md"
         path.write_text(text, encoding="utf-8")
         try:
-            with Interrupts(last=None):  # Ctrl-C is the editor's
-                subprocess.run(
-                    [*shlex.split(editor), path],
-                    stdin=None if terminal.stdin_is_tty else subprocess.DEVNULL,
-                    stdout=None if terminal.stdout_is_tty else terminal.stderr,
-                    check=True,
-                )
+            with Interrupts(last=None) as interrupts:  # Ctrl-C is the editor's
+                try:
+                    subprocess.run(
+                        [*shlex.split(editor), path],
+                        stdin=None if terminal.stdin_is_tty else subprocess.DEVNULL,
+                        stdout=None if terminal.stdout_is_tty else terminal.stderr,
+                        check=True,
+                    )
+                finally:
+                    interrupts.raise_terminated()
             data = path.read_bytes()
         except (OSError, ValueError) as error:
             hint = "set `EDITOR` to a command that works"

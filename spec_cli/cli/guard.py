@@ -11,7 +11,7 @@ from typing import TextIO, TypeVar
 
 import typer
 
-from spec_cli.cli.log import inert, redacted
+from spec_cli.cli.log import escaped, redacted
 from spec_cli.cli.signals import Terminated
 from spec_cli.errors import Cancelled, ExitCode, SpecError
 from spec_cli.render.stdout import discard
@@ -38,7 +38,7 @@ def guarded(command: F) -> F:
 
 
 def exit_code_of(program: Callable[[], object]) -> int:
-    """Run the whole `program`; its exit code, all it wrote having reached stdout."""
+    """Run the whole `program`; its exit code, all it wrote having reached its streams."""
     code: int = ExitCode.OK
     try:
         try:
@@ -48,12 +48,14 @@ def exit_code_of(program: Callable[[], object]) -> int:
                 sys.stdout.flush()
     except BaseException as error:
         code = _exit_code(error)
-    _write("")  # a stderr that cannot be flushed would give the interpreter's code in place of ours
-    return code
+    told = _write("")  # what stderr has not taken would give the interpreter's code instead
+    return code or told
 
 
 def _exit_code(error: BaseException) -> int:
     """Tell the user about `error`; the exit code it stands for."""
+    if isinstance(error, SystemExit) and isinstance(error.__context__, BrokenPipeError):
+        error = error.__context__  # Typer and Rich make an exit with 1 of it
     if isinstance(error, SystemExit):
         if isinstance(error.code, int) or error.code is None:
             return error.code or ExitCode.OK
@@ -71,13 +73,14 @@ def _exit_code(error: BaseException) -> int:
     if isinstance(error, SpecError):
         show_error(error.message, error.hint)
         return error.exit_code
-    if isinstance(error, OSError) and error.filename is None and error.strerror:
-        # Files are opened, and their errors explained, where they are known: this is a stream.
-        _silence(sys.stdout)
-        show_error(f"cannot read or write: {error.strerror}", None)
+    if isinstance(error, OSError) and error.strerror:
+        if error.filename is None:
+            _silence(sys.stdout)  # it was a stream
+        where = "" if error.filename is None else f" {error.filename}"
+        show_error(f"cannot read or write{where}: {error.strerror}", None)
         return ExitCode.UNEXPECTED
     show_error(
-        f"unexpected {type(error).__name__}: {error}",
+        f"unexpected {type(error).__name__}: {error}".removesuffix(": "),
         f"set {DEBUG_VARIABLE}=1 to see where it comes from",
     )
     return ExitCode.UNEXPECTED
@@ -88,14 +91,17 @@ def show_error(message: str, hint: str | None) -> None:
     _write(f"error: {message}\n" + (f"hint: {hint}\n" if hint else ""))
 
 
-def _write(text: str) -> None:
+def _write(text: str) -> int:
+    """Write to stderr, and all that waits there; the exit code of that."""
     if sys.stderr is None:
-        return
+        return ExitCode.OK
     try:
-        sys.stderr.write(inert(redacted(text)))
+        sys.stderr.write(escaped(redacted(text)))
         sys.stderr.flush()
-    except OSError:
+    except OSError as error:
         _silence(sys.stderr)  # nobody can be told; the exit code remains
+        return BROKEN_PIPE if isinstance(error, BrokenPipeError) else ExitCode.UNEXPECTED
+    return ExitCode.OK
 
 
 def _silence(stream: TextIO | None) -> None:

@@ -7,11 +7,11 @@ from dataclasses import asdict
 from math import isfinite
 
 from spec_cli import __version__
-from spec_cli.cli.pairs import LocalPair
 from spec_cli.download import LocalModel
 from spec_cli.gguf import Header
 from spec_cli.llama.devices import cpu_device
 from spec_cli.llama.library import library
+from spec_cli.pairs import LocalPair
 from spec_cli.render.info import ModelInfo, RunInfo
 from spec_cli.render.json import exactness_object, facts_object
 from spec_cli.session import Session

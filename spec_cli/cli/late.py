@@ -13,18 +13,17 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command, get_group
 
 from spec_cli.cli.guard import guarded
-from spec_cli.cli.usage import Command
-from spec_cli.cli.usage import Group as GroupOfCommands
+from spec_cli.cli.usage import Command, Group
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a command is: `module:attribute`, a function or a Typer app.
+class Unloaded:
+    """A command that is not loaded yet; `place` is a function or a Typer app, `module:attribute`.
 
     `summary` is the first line of its help. `takes_settings`: its options may be given beforehand.
     """
 
-    at: str
+    place: str
     summary: str
     takes_settings: bool = False
 
@@ -32,15 +31,15 @@ class Place:
 class LateCommand(TyperCommand):
     """Stands for a command; the real one takes over when its arguments are to be parsed."""
 
-    def __init__(self, name: str, place: Place) -> None:
-        super().__init__(name, help=place.summary)
-        self.takes_settings = place.takes_settings
-        self._place = place
+    def __init__(self, name: str, unloaded: Unloaded) -> None:
+        super().__init__(name, help=unloaded.summary)
+        self.takes_settings = unloaded.takes_settings
+        self._place = unloaded.place
 
     @cached_property
     def loaded(self) -> TyperCommand | TyperGroup:
         """The command itself."""
-        module, _, attribute = self._place.at.partition(":")
+        module, _, attribute = self._place.partition(":")
         found = getattr(import_module(module), attribute)
         if isinstance(found, typer.Typer):
             return get_group(found)
@@ -60,14 +59,14 @@ class LateCommand(TyperCommand):
         return self.loaded.make_context(*args, **extra)
 
 
-def group_of(places: Mapping[str, Place]) -> type[TyperGroup]:
+def group_of(commands: Mapping[str, Unloaded]) -> type[TyperGroup]:
     """The class of a group that has these commands, by name."""
 
-    class Group(GroupOfCommands):
+    class LateGroup(Group):
         def __init__(self, **attributes: Any) -> None:
             super().__init__(**attributes)
-            for name, place in places.items():
-                self.add_command(LateCommand(name, place))
+            for name, unloaded in commands.items():
+                self.add_command(LateCommand(name, unloaded))
 
         def get_params(self, ctx: Any) -> list[Any]:
             """Those of the group. A flag that nobody gave is False: Typer has None, and would load
@@ -78,7 +77,7 @@ def group_of(places: Mapping[str, Place]) -> type[TyperGroup]:
                     option.default = False
             return params
 
-    return Group
+    return LateGroup
 
 
 def real(command: Any) -> Any:

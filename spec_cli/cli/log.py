@@ -28,14 +28,14 @@ def redacted(text: str, environ: Mapping[str, str] = os.environ) -> str:
     return text
 
 
-def inert(text: str) -> str:
+def escaped(text: str) -> str:
     """`text` with control characters made visible; line ends stay."""
     return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
 
 
 class _Formatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        return inert(redacted(super().format(record)))
+        return escaped(redacted(super().format(record)))
 
 
 def show_log(stream: TextIO) -> None:

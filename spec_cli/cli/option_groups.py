@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from spec_cli.cli import options as opt
+from spec_cli.cli import sampling_options as sampling_opt
 from spec_cli.cli import structure_options as structure_opt
+from spec_cli.cli.option_values import count, refuse_both
 from spec_cli.settings import ALL_LAYERS, DrafterKind, SessionSettings
 from spec_cli.spec.settings import Accept, SamplingSettings
 
@@ -29,14 +31,14 @@ class Drafting:
     def kind(self) -> DrafterKind:
         """The drafter. Raises UsageError where two are asked for."""
         is_named = self.drafter is not _SESSION.drafter
-        opt.require_one("--no-draft", self.no_draft, "--drafter", is_named)
+        refuse_both("--no-draft", self.no_draft, "--drafter", is_named)
         return DrafterKind.NONE if self.no_draft else self.drafter
 
     def length(self, of_pair: int | None) -> int | None:
         """The draft length; that of the pair where no other is asked for. Raises UsageError."""
         if self.draft_tokens is None:
             return of_pair
-        return opt.count("--draft-tokens", self.draft_tokens, auto=None)
+        return count("--draft-tokens", self.draft_tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +57,14 @@ class Machine:
 class Sampling:
     """How a token is drawn."""
 
-    temp: opt.Temp = _SAMPLING.temp
-    top_k: opt.TopK = _SAMPLING.top_k
-    top_p: opt.TopP = _SAMPLING.top_p
-    min_p: opt.MinP = _SAMPLING.min_p
-    repeat_penalty: opt.RepeatPenalty = _SAMPLING.repeat_penalty
-    repeat_last_n: opt.RepeatLastN = _SAMPLING.repeat_last_n
-    presence_penalty: opt.PresencePenalty = _SAMPLING.presence_penalty
-    frequency_penalty: opt.FrequencyPenalty = _SAMPLING.frequency_penalty
+    temp: sampling_opt.Temp = _SAMPLING.temp
+    top_k: sampling_opt.TopK = _SAMPLING.top_k
+    top_p: sampling_opt.TopP = _SAMPLING.top_p
+    min_p: sampling_opt.MinP = _SAMPLING.min_p
+    repeat_penalty: sampling_opt.RepeatPenalty = _SAMPLING.repeat_penalty
+    repeat_last_n: sampling_opt.RepeatLastN = _SAMPLING.repeat_last_n
+    presence_penalty: sampling_opt.PresencePenalty = _SAMPLING.presence_penalty
+    frequency_penalty: sampling_opt.FrequencyPenalty = _SAMPLING.frequency_penalty
     logit_bias: structure_opt.LogitBias = None
 
     def settings(self) -> SamplingSettings:
@@ -103,7 +105,7 @@ def session_settings(
         n_ctx=machine.ctx_size,
         n_batch=machine.batch_size,
         n_threads=machine.threads,
-        n_gpu_layers=opt.count("--gpu-layers", machine.gpu_layers, auto=None, all_=ALL_LAYERS),
+        n_gpu_layers=count("--gpu-layers", machine.gpu_layers, all_=ALL_LAYERS),
         device=machine.device,
         draft_device=machine.draft_device,
         exact=drafting.exact,

@@ -7,12 +7,11 @@ from typing import Annotated
 import typer
 
 from spec_cli.cli.completion import complete_draft, complete_pair
-from spec_cli.errors import UsageError, wrong_value
 from spec_cli.settings import DrafterKind
 from spec_cli.spec.settings import Accept, Exact
 
 _MODEL, _DRAFTING = "Models", "Drafting"
-_PROMPT, _SAMPLING, _OUTPUT, _MACHINE = "Prompt", "Sampling", "Output", "Machine"
+_PROMPT, _OUTPUT, _MACHINE = "Prompt", "Output", "Machine"
 
 Prompt = Annotated[
     str | None,
@@ -40,7 +39,8 @@ Raw = Annotated[
     bool,
     typer.Option(
         "--raw",
-        help="Continue the text as it is, without the chat template; control tokens in it count.",
+        help="Continue the text as it is, without the chat template; control tokens in it take "
+        "effect.",
         rich_help_panel=_PROMPT,
     ),
 ]
@@ -146,73 +146,6 @@ ExactMode = Annotated[
         help="Compute the same bits with and without drafting: `auto` where that costs at most "
         "3 % of the speed, `on` always, `off` never.",
         rich_help_panel=_DRAFTING,
-    ),
-]
-Temp = Annotated[
-    float,
-    typer.Option(
-        "--temp", "--temperature", help="Temperature; 0 is greedy.", rich_help_panel=_SAMPLING
-    ),
-]
-TopK = Annotated[
-    int,
-    typer.Option(
-        "--top-k", help="Keep the N likeliest tokens; 0 keeps all.", rich_help_panel=_SAMPLING
-    ),
-]
-TopP = Annotated[
-    float,
-    typer.Option(
-        "--top-p",
-        help="Keep the likeliest tokens until their probabilities add up to this.",
-        rich_help_panel=_SAMPLING,
-    ),
-]
-MinP = Annotated[
-    float,
-    typer.Option(
-        "--min-p",
-        help="Drop tokens less likely than this fraction of the likeliest one.",
-        rich_help_panel=_SAMPLING,
-    ),
-]
-RepeatPenalty = Annotated[
-    float,
-    typer.Option(
-        "--repeat-penalty", help="Penalise repeated tokens; 1 is off.", rich_help_panel=_SAMPLING
-    ),
-]
-RepeatLastN = Annotated[
-    int,
-    typer.Option(
-        "--repeat-last-n",
-        help="How many of the last tokens the penalties look at.",
-        rich_help_panel=_SAMPLING,
-    ),
-]
-PresencePenalty = Annotated[
-    float,
-    typer.Option(
-        "--presence-penalty",
-        help="Penalise tokens that have occurred; 0 is off.",
-        rich_help_panel=_SAMPLING,
-    ),
-]
-FrequencyPenalty = Annotated[
-    float,
-    typer.Option(
-        "--frequency-penalty",
-        help="Penalise tokens by how often they have occurred; 0 is off.",
-        rich_help_panel=_SAMPLING,
-    ),
-]
-Seed = Annotated[
-    int | None,
-    typer.Option(
-        "--seed",
-        help="Seed for sampling; the same seed gives the same text.",
-        show_default="random, reported",
-        rich_help_panel=_SAMPLING,
     ),
 ]
 MaxTokens = Annotated[
@@ -335,25 +268,3 @@ Verbose = Annotated[
         "--verbose", "-v", help="Show llama.cpp's log on stderr.", rich_help_panel=_MACHINE
     ),
 ]
-
-
-def count(flag: str, text: str, *, auto: int | None, all_: int | None = None) -> int | None:
-    """The number that `text` gives; `auto` and, where it has a meaning, `all` are words for one.
-
-    Raises UsageError for anything else.
-    """
-    words = {"auto": auto} if all_ is None else {"auto": auto, "all": all_}
-    if text.lower() in words:
-        return words[text.lower()]
-    try:
-        return int(text)
-    except ValueError:
-        *others, last = ["a number", *(f"`{word}`" for word in words)]
-        wanted = f"{', '.join(others)} or {last}"
-        raise wrong_value(flag, text, wanted) from None
-
-
-def require_one(flag: str, is_given: bool, other: str, other_is_given: bool) -> None:
-    """Raise UsageError when two options that exclude each other are both given."""
-    if is_given and other_is_given:
-        raise UsageError(f"{flag} and {other} exclude each other", hint="leave out one of them")

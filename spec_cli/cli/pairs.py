@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from spec_cli import download
 from spec_cli.download import LocalModel, Plan
 from spec_cli.modelref import Pair
-from spec_cli.pairs import LocalPair as LocalPair
-from spec_cli.pairs import choose_pair as choose_pair
+from spec_cli.pairs import LocalPair
 from spec_cli.terminal import Terminal
 
 

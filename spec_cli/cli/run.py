@@ -6,6 +6,7 @@ import secrets
 
 from spec_cli.cli import batch_options as many
 from spec_cli.cli import options as opt
+from spec_cli.cli import sampling_options as sampling_opt
 from spec_cli.cli import structure_options as structure_opt
 from spec_cli.cli import text_options as text_opt
 from spec_cli.cli.display_options import Color
@@ -13,6 +14,7 @@ from spec_cli.cli.grouped import grouped
 from spec_cli.cli.inputs import read_material
 from spec_cli.cli.log import show_log
 from spec_cli.cli.option_groups import Drafting, Machine, Sampling, Structure, session_settings
+from spec_cli.cli.option_values import refuse_both
 from spec_cli.pairs import choose_pair
 from spec_cli.prompt import compose_prompt
 from spec_cli.registry import load_registry
@@ -40,7 +42,7 @@ def run(
     offline: opt.Offline = False,
     drafting: Drafting,
     sampling: Sampling,
-    seed: opt.Seed = None,
+    seed: sampling_opt.Seed = None,
     ignore_eos: structure_opt.IgnoreEos = False,
     structure: Structure,
     max_tokens: opt.MaxTokens = None,
@@ -69,9 +71,14 @@ def run(
       cat notes.txt | spec-cli run "Summarise this" > summary.txt
       echo "def add(a, b):" | spec-cli run --raw -n 64 --temp 0
     """
-    opt.require_one("--json", json, "--jsonl", jsonl)
-    opt.require_one("--estimate", estimate, "--jsonl", jsonl)
-    opt.require_one("--estimate", estimate, "--output", output is not None)
+    refuse_both("--json", json, "--jsonl", jsonl)
+    for name, is_given in {
+        "--jsonl": jsonl,
+        "--output": output is not None,
+        "--trace": trace is not None,
+        "--prompt-cache": prompt_cache is not None,
+    }.items():
+        refuse_both("--estimate", estimate, name, is_given)
     generation = GenerationSettings(
         seed=secrets.randbits(32) if seed is None else seed,
         sampling=sampling.settings(),

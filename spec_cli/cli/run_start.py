@@ -10,9 +10,10 @@ from spec_cli.cli.batch import Batch, answer_lines
 from spec_cli.cli.batch_options import BatchOptions
 from spec_cli.cli.estimate import print_estimate
 from spec_cli.cli.inputs import PromptInput
-from spec_cli.cli.pairs import LocalPair, fetch_pair
+from spec_cli.cli.pairs import fetch_pair
 from spec_cli.cli.records import open_records
 from spec_cli.modelref import Pair
+from spec_cli.pairs import LocalPair
 from spec_cli.render.options import RenderOptions
 from spec_cli.settings import GenerationSettings, SessionSettings
 from spec_cli.terminal import Terminal

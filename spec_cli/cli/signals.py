@@ -90,6 +90,11 @@ class Interrupts:
         """128 plus the signal's number, as shells have it."""
         return 128 + (self.signal or signal.SIGINT)
 
+    def raise_terminated(self) -> None:
+        """Raise Terminated where the signal was to end more than what it interrupted."""
+        if self.signal in _TERMINATION:
+            raise Terminated(self.signal)
+
     def _receive(self, number: int, _frame: FrameType | None) -> None:
         self._n_received += 1
         if self._n_received == self._last:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from spec_cli.cli.options import require_one
+from spec_cli.cli.option_values import refuse_both
 from spec_cli.errors import UsageError, wrong_value
 from spec_cli.files import read_input
 from spec_cli.grammar.json_schema import schema_to_gbnf
@@ -79,7 +79,7 @@ def grammar_of(grammar: str | None, file: str | None, schema: str | None) -> str
     given = {"--grammar": grammar, "--grammar-file": file, "--json-schema": schema}
     flags = [flag for flag, value in given.items() if value is not None]
     for other in flags[1:]:
-        require_one(flags[0], True, other, True)
+        refuse_both(flags[0], True, other, True)
     if file is not None:
         return _read("the grammar", file)
     if schema is not None:
@@ -98,7 +98,7 @@ def logit_bias(pairs: Sequence[str]) -> tuple[tuple[int, float], ...]:
                 "--logit-bias",
                 pair,
                 "a token id, a sign and a number",
-                hint="as `--logit-bias 151645-inf` or `--logit-bias 15043+1.5`",
+                hint="for example `--logit-bias 151645-inf` or `--logit-bias 15043+1.5`",
             )
         token = int(match[1])
         found[token] = found.get(token, 0.0) + float(match[2] + match[3])

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from spec_cli.cli.inputs import PromptInput
-from spec_cli.cli.options import require_one
+from spec_cli.cli.option_values import refuse_both
 from spec_cli.files import read_input
 from spec_cli.prompt import decode_text, read_template
 from spec_cli.template_variables import parse_variables
@@ -99,7 +99,7 @@ PromptCache = Annotated[
 
 def system_prompt(system: str | None, file: Path | None) -> str | None:
     """The system prompt, given or in a file, if there is one. Raises UsageError."""
-    require_one("--system", system is not None, "--system-file", file is not None)
+    refuse_both("--system", system is not None, "--system-file", file is not None)
     return system if file is None else _read(file)
 
 

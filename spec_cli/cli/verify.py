@@ -9,6 +9,7 @@ from pathlib import Path
 from spec_cli.cli import options as opt
 from spec_cli.cli import verify_options as vopt
 from spec_cli.cli.display_options import Color
+from spec_cli.cli.option_values import comma_list, count
 from spec_cli.pairs import choose_pair
 from spec_cli.prompts import NamedPrompt, built_in_prompts, first_of_each_kind, read_prompts
 from spec_cli.registry import load_registry
@@ -75,15 +76,15 @@ def verify(
     name = vopt.one_name(pair, model)
     size = _FULL if full else _QUICK
     terminal = detect(color, animate=not no_tui)
-    drafters = vopt.comma_list("--drafter", drafter or ",".join(ArmDrafter), vopt.drafter_of)
+    drafters = comma_list("--drafter", drafter or ",".join(ArmDrafter), vopt.drafter_of)
     chosen = choose_pair(load_registry(), name, draft_model, _kind(drafters))
     if chosen.draft is None and drafter is None:
         drafters = tuple(d for d in drafters if not d.kind.needs_model)
     matrix = Matrix(
         prompts=_prompts(prompts, full=full),
-        temps=vopt.comma_list("--temp", temp or size.temps, vopt.temp_of),
+        temps=comma_list("--temp", temp or size.temps, vopt.temp_of),
         drafters=drafters,
-        draft_tokens=vopt.comma_list(
+        draft_tokens=comma_list(
             "--draft-tokens", draft_tokens or size.draft_tokens, vopt.length_of
         ),
         max_tokens=size.max_tokens if max_tokens is None else max_tokens,
@@ -95,7 +96,7 @@ def verify(
         draft_tokens=max((k for k in matrix.draft_tokens if k is not None), default=1),
         n_ctx=ctx_size,
         n_threads=threads,
-        n_gpu_layers=opt.count("--gpu-layers", gpu_layers, auto=None, all_=ALL_LAYERS),
+        n_gpu_layers=count("--gpu-layers", gpu_layers, all_=ALL_LAYERS),
         device=device,
         exact=exact,
     )

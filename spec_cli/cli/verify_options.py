@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import typer
 
 from spec_cli.cli.completion import complete_list, complete_pair
-from spec_cli.cli.options import count, require_one
+from spec_cli.cli.option_values import count, refuse_both
 from spec_cli.errors import wrong_value, wrong_word
 from spec_cli.settings import SessionSettings
 from spec_cli.verify.matrix import ArmDrafter
 
 _SAMPLING, _OUTPUT, _DRAFTING, _PROMPT = "Sampling", "Output", "Drafting", "Prompt"
-
-T = TypeVar("T")
-
 
 PairName = Annotated[
     str | None,
@@ -107,13 +103,8 @@ Save = Annotated[
 
 def one_name(pair: str | None, model: str | None) -> str | None:
     """The name given as an argument or by `--model`. Raises UsageError where both were."""
-    require_one("PAIR", pair is not None, "--model", model is not None)
+    refuse_both("PAIR", pair is not None, "--model", model is not None)
     return model if pair is None else pair
-
-
-def comma_list(flag: str, text: str, parse: Callable[[str, str], T]) -> tuple[T, ...]:
-    """What `parse` makes of each part between commas, each once."""
-    return tuple(dict.fromkeys(parse(flag, part.strip()) for part in text.split(",")))
 
 
 def drafter_of(flag: str, word: str) -> ArmDrafter:
@@ -125,7 +116,7 @@ def drafter_of(flag: str, word: str) -> ArmDrafter:
 
 def length_of(flag: str, word: str) -> int | None:
     """A draft length; None for `auto`. Raises UsageError."""
-    return SessionSettings(draft_tokens=count(flag, word, auto=None)).draft_tokens
+    return SessionSettings(draft_tokens=count(flag, word)).draft_tokens
 
 
 def temp_of(flag: str, word: str) -> float:

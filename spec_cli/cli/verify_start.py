@@ -12,12 +12,13 @@ import typer
 
 from spec_cli.cli.encode import encode_measured
 from spec_cli.cli.info import describe
-from spec_cli.cli.pairs import LocalPair, fetch_pair
+from spec_cli.cli.pairs import fetch_pair
 from spec_cli.cli.signals import Interrupts
 from spec_cli.cli.surroundings import surroundings
 from spec_cli.errors import Cancelled, CheckError, UsageError
 from spec_cli.events import Notice
 from spec_cli.modelref import Pair
+from spec_cli.pairs import LocalPair
 from spec_cli.render.info import RunInfo
 from spec_cli.render.notices import Notices
 from spec_cli.render.status import Status

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -22,7 +22,7 @@ class Command(str):
 Block = str | Grid
 
 
-def aligned(grid: Grid, gap: str = "  ") -> list[str]:
+def aligned(grid: Sequence[Sequence[str]], gap: str = "  ") -> list[str]:
     """The rows of a table as lines, `gap` between its columns."""
     widths = [max(map(cell_len, column)) for column in zip(*grid, strict=True)]
     return [

@@ -151,6 +151,8 @@ def test_quick_takes_the_first_prompt_of_each_kind_and_the_policy(bench: Bench) 
     assert {run["prompt"] for run in runs} == {"greeting", "add"}
     assert {run["draft_tokens"] for run in runs} == {0, "auto"}
     assert {run["n_tokens"] for run in runs} == {8}  # -n still counts
+    runs = bench("--quick", "--per-kind", "2", "--format", "json").json["runs"]
+    assert {run["prompt"] for run in runs} == {"greeting", "farewell", "add"}
     assert {run["kind"] for run in bench("--kind", "code", "--format", "jsonl").events} == {"code"}
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from spec_cli.cli.chat_speaker import Speaker
 from spec_cli.errors import ResourceError
-from tests.cli.conftest import Call, Done
+from tests.cli.conftest import Call, Done, SpecCli
 from tests.cli.test_chat_piped import lines
 from tests.cli.tiny_models import Models
 
@@ -35,14 +35,14 @@ def test_a_command_that_cannot_be_obeyed_is_told_in_one_line(
     refused = {
         "/retry": "nothing has been said yet",
         "/edit": "nothing has been said yet",
-        "/stats": "there is no answer to tell figures of",
+        "/stats": "there is no answer yet",
         "/clear x": "`/clear` takes nothing after it",
         "/stats x": "`/stats` takes nothing after it",
         "/retry x": "`/retry` takes nothing after it",
         "/exit now": "`/exit` takes nothing after it",
         "/help set": "`/help` takes nothing after it",
-        "/compact all": "`all` is no number of turns",
-        "/compact -1": "`-1` is no number of turns",
+        "/compact all": "`all` is not a number of turns",
+        "/compact -1": "`-1` is not a number of turns",
         "/pair a b c": "a pair has two names, not 3",
         "/set temp 1 2": "temp is `1 2`, but must be a number",
         "/set top-k 1.5": "top-k is `1.5`, but must be a whole number",
@@ -214,6 +214,39 @@ def test_the_editor_neither_reads_the_messages_nor_writes_among_the_answers(
     assert b"a picture" not in run.stdout and "a picture" in run.stderr
     said = [m["content"] for m in json.loads(saved.read_text())["messages"]]
     assert said[::2] == ["anew", "and then?"]
+
+
+def test_a_stdin_that_is_open_for_writing_only_has_no_messages(
+    spec_cli: SpecCli, args: tuple[str, ...]
+) -> None:
+    """As nohup leaves it."""
+    alone = spec_cli(*args, "hello there")
+    assert alone.exit_code == 0
+    assert spec_cli(*args, "hello there", shell='"$@" 0>/dev/null') == alone
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_answers_are_whole_where_nothing_can_be_told(
+    spec_cli: SpecCli, args: tuple[str, ...]
+) -> None:
+    turns = lines("/help", "hello there", "/nothing", "and then?")
+    whole = spec_cli(*args, stdin=turns)
+    untold = spec_cli(*args, stdin=turns, shell='"$@" 2>/dev/full')
+    assert (whole.exit_code, untold.exit_code) == (2, 2)
+    assert untold.stdout == whole.stdout and untold.stdout.count(b"\n") == 2
+
+
+@pytest.mark.parametrize(("name", "code"), [("TERM", 143), ("HUP", 129)])
+def test_a_signal_while_the_editor_is_open_ends_the_chat_after_it(
+    spec_cli: SpecCli, args: tuple[str, ...], tmp_path: Path, name: str, code: int
+) -> None:
+    editor = tmp_path / "editor"
+    editor.write_text(f'#!/bin/sh\nkill -{name} $PPID\necho anew > "$1"\n')
+    editor.chmod(0o755)
+    env = {"VISUAL": str(editor)}
+    run = spec_cli(*args, stdin=lines("hello there", "/edit", "never said"), env=env)
+    assert (run.exit_code, run.stderr) == (code, "")
+    assert run.stdout == spec_cli(*args, stdin=lines("hello there")).stdout
 
 
 def test_the_first_message_or_command_can_be_an_argument(call: Call, args: tuple[str, ...]) -> None:

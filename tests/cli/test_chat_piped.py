@@ -83,8 +83,15 @@ def test_a_bad_turn_does_not_lose_the_rest_and_tells_in_the_exit_code(
 def test_lines_between_quotes_are_one_message(call: Call, args: tuple[str, ...]) -> None:
     one = call(*args, "--system", "x", "-q", stdin=lines('"""', "hello", "", "there", '"""'))
     assert one.exit_code == 0 and one.stderr == ""
+    marked = b"\xef\xbb\xbf" + lines('"""', "hello", "", "there", '"""')
+    assert call(*args, "--system", "x", "-q", stdin=marked).stdout == one.stdout
     other = call(*args, "--system", "x", "-q", stdin=lines("hello"))
     assert other.stdout != one.stdout
+    bad = lines('"""', "one") + b"\xff\n" + lines("two", '"""', "hello")
+    run = call(*args, "--system", "x", "-q", stdin=bad)
+    assert (run.exit_code, run.stdout) == (2, other.stdout)
+    assert run.stderr.startswith("error: line 3 of the input is not valid UTF-8")
+    assert run.stderr.count("error: ") == 1
     broken = call(*args, "-q", stdin=lines('"""', "hello"))
     broken.fails(2, 'the message in line 1 has no closing """')
 

@@ -168,6 +168,17 @@ def test_control_c_clears_the_line_and_leaves_the_second_time(screen: Screen) ->
     assert screen.emulator.cursor_is_visible and "Traceback" not in screen.text
 
 
+def test_an_interrupt_that_is_no_key_keeps_what_was_typed(screen: Screen) -> None:
+    """So comes a Ctrl-C that is older than the prompt; what follows it may be on the line."""
+    screen.type("typed after it")
+    screen.see("> typed after it")
+    screen.child.kill(signal.SIGINT)
+    screen.see("Ctrl-C again leaves")
+    assert any(row.startswith("> typed after it") for row in screen.emulator.window)
+    screen.child.kill(signal.SIGINT)
+    assert screen.end() == 130
+
+
 def test_messages_of_several_lines_come_by_key_by_quotes_and_by_pasting(
     screen: Screen, tmp_path: Path
 ) -> None:
@@ -268,6 +279,19 @@ def test_what_is_typed_during_an_answer_waits_for_its_end(
     screen.type("\x03", "\x04")
     screen.wait(pexpect.EOF)
     assert termios.tcgetattr(screen.child.child_fd)[3] & termios.ECHO
+
+
+def test_a_terminate_signal_while_the_editor_is_open_ends_the_chat_after_it(
+    spec_cli: SpecCli, args: tuple[str, ...], tmp_path: Path
+) -> None:
+    editor = tmp_path / "editor"
+    editor.write_text("#!/bin/sh\nkill -TERM $PPID\n")
+    editor.chmod(0o755)
+    screen = Screen(spec_cli, *args, env={"VISUAL": str(editor)})
+    screen.prompt()
+    screen.type("hello there", "\x18\x05")
+    assert screen.end() == 128 + signal.SIGTERM
+    assert screen.emulator.cursor_is_visible and "Traceback" not in screen.text
 
 
 def test_a_message_can_be_edited_elsewhere_and_nothing_of_that_is_among_the_answers(

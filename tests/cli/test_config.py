@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -143,12 +145,18 @@ def test_a_variable_of_no_option_is_a_warning_and_the_run_goes_on(
     config: Call, here: Path, models: Models
 ) -> None:
     args = (*GREEDY, "-m", models.target, "-n", "1", "-q")
-    run = config(*args, env={"SPEC_CLI_TEMPP": "1"})
-    assert run.exit_code == 0
-    assert run.stderr.splitlines() == [
-        "warning: `SPEC_CLI_TEMPP` is set, but means nothing here",
-        "hint: did you mean `SPEC_CLI_TEMP`?",
-    ]
+    for words in (args, ("config", "show")):
+        run = config(*words, env={"SPEC_CLI_TEMPP": "1"})
+        assert run.exit_code == 0 and run.stdout
+        assert run.stderr.splitlines() == [
+            "warning: `SPEC_CLI_TEMPP` is set, but means nothing here",
+            "hint: did you mean `SPEC_CLI_TEMP`?",
+        ]
+
+
+def test_what_has_no_settings_is_told_with_what_has(config: Call, here: Path) -> None:
+    config("config", "show", "rum").fails(2, "`rum` is not a command with", "you mean `run`?")
+    config("config", "show", "pull").fails(2, "hint: give one of `run`, `chat`, `verify`, `bench`")
 
 
 def test_a_repeatable_option_gets_one_value_from_its_variable(
@@ -256,3 +264,20 @@ def test_the_model_of_a_file_is_that_of_bench_and_verify_unless_one_is_given(
     for command in ("bench", "verify"):
         config(command, "other").fails(3, "`other`")
         config(command, "-m", "other").fails(3, "`other`")
+
+
+def test_a_home_that_may_not_be_searched_is_one_without_files(
+    config: Call, here: Path, models: Models, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(here, user="temp = 0.5")
+    target, stat = models.target, Path.stat
+
+    def refused(path: Path, **how: bool) -> os.stat_result:
+        if path.is_relative_to(here / "config"):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return stat(path, **how)
+
+    monkeypatch.setattr(Path, "stat", refused)
+    assert config(*GREEDY, "-q", "-n", "2", "-m", target).exit_code == 0
+    assert config("models", "path", target).stdout.decode() == f"{target}\n"
+    assert shown(config("config", "show", "--json"))["temp"] == (0.8, "default", None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from errno import EACCES
 from signal import SIGHUP, SIGTERM
 
 import pytest
@@ -72,6 +73,16 @@ def test_an_unexpected_error_is_named_in_one_line_without_traceback_or_values(
     assert err.splitlines()[0] == "error: unexpected ValueError: boom [/bold] \\x1b[31m"
     assert err.splitlines()[1].startswith("hint: set SPEC_CLI_DEBUG=1")
     assert "Traceback" not in err and "hf_secret" not in err
+
+
+def test_an_error_of_the_system_is_told_in_its_words(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code_of(PermissionError(EACCES, "Permission denied", "/x/y")) == 1
+    assert capsys.readouterr() == ("", "error: cannot read or write /x/y: Permission denied\n")
+
+
+def test_an_error_without_words_has_a_name(capsys: pytest.CaptureFixture[str]) -> None:
+    exit_code_of(MemoryError())
+    assert capsys.readouterr().err.splitlines()[0] == "error: unexpected MemoryError"
 
 
 def test_a_traceback_shows_no_values(

@@ -10,9 +10,9 @@ import pytest
 from spec_cli import __version__
 from spec_cli.cli.app import COMMANDS as COMMANDS_BY_NAME
 from spec_cli.cli.config_command import ConfiguredCommand
-from spec_cli.cli.late import LateCommand, Place
+from spec_cli.cli.late import LateCommand, Unloaded
 from spec_cli.cli.models.group import COMMANDS as COMMANDS_OF_MODELS
-from tests.cli.conftest import GREEDY, Call, Done, SpecCli
+from tests.cli.conftest import GREEDY, Call, Done, SpecCli, finished
 from tests.cli.tiny_models import Models
 
 MODELS = ("list", "show", "pull", "rm", "path", "check", "suggest", "add", "forget")
@@ -106,10 +106,12 @@ def test_a_run_without_settings_loads_no_other_command(spec_cli: SpecCli, models
 
 
 @pytest.mark.parametrize(
-    ("name", "place"), [*COMMANDS_BY_NAME.items(), *COMMANDS_OF_MODELS.items()]
+    ("name", "unloaded"), [*COMMANDS_BY_NAME.items(), *COMMANDS_OF_MODELS.items()]
 )
-def test_a_command_is_summed_up_by_the_first_line_of_its_help(name: str, place: Place) -> None:
-    late = LateCommand(name, place)
+def test_a_command_is_summed_up_by_the_first_line_of_its_help(
+    name: str, unloaded: Unloaded
+) -> None:
+    late = LateCommand(name, unloaded)
     assert late.loaded.help is not None
     assert late.loaded.help.splitlines()[0] == late.help
     assert late.takes_settings == isinstance(late.loaded, ConfiguredCommand)
@@ -127,8 +129,30 @@ def test_a_full_disk_is_no_crash_of_help_and_version(spec_cli: SpecCli) -> None:
         assert "Traceback" not in run.stderr and "Exception ignored" not in run.stderr
 
 
-def test_help_into_a_pipe_that_nobody_reads_is_silent(spec_cli: SpecCli) -> None:
-    assert spec_cli("run", "--help", shell='"$@" | true') == Done(0, b"", "")
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("--help",),
+        ("--version",),
+        ("--show-completion",),
+        ("run", "--help"),
+        ("models", "--help"),
+        ("models", "path", "--help"),
+        ("config",),
+        ("config", "show", "--help"),
+    ],
+    ids=" ".join,
+)
+def test_a_reader_that_leaves_ends_help_as_it_ends_a_run(
+    spec_cli: SpecCli, words: tuple[str, ...]
+) -> None:
+    process = spec_cli.start(*words)
+    assert process.stdout is not None
+    process.stdout.close()
+    process.stdout = None
+    run = finished(process)
+    assert (run.exit_code, run.stderr) == (141, "")
 
 
 def test_a_command_that_does_not_exist_gets_the_nearest_one(call: Call) -> None:

@@ -113,8 +113,9 @@ def test_a_context_that_no_machine_holds_is_refused_at_once(call: Call, models: 
 def test_an_estimate_is_not_put_into_the_file_of_an_answer(
     call: Call, models: Models, tmp_path: Path
 ) -> None:
-    run = call("run", "-m", models.target, "--estimate", "-o", tmp_path / "answer")
-    run.fails(2, "--estimate and --output exclude each other")
+    for option in ("--output", "--trace", "--prompt-cache"):
+        run = call("run", "-m", models.target, "--estimate", option, tmp_path / "answer")
+        run.fails(2, f"--estimate and {option} exclude each other")
 
 
 def test_an_estimate_has_no_events(call: Call, models: Models) -> None:

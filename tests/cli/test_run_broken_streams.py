@@ -48,24 +48,34 @@ def test_a_reader_that_never_reads_ends_the_run_without_a_word(
     assert (run.stdout, run.stderr) == (b"", "")
 
 
+# Told at the end, or before the text, too.
+told_when = pytest.mark.parametrize("options", [(), ("--gpu-layers", "1")], ids=["end", "before"])
+
+
+@told_when
 def test_text_is_whole_when_nobody_reads_stderr(
-    spec_cli: SpecCli, args: tuple[str, ...], text: bytes
+    spec_cli: SpecCli, args: tuple[str, ...], text: bytes, options: tuple[str, ...]
 ) -> None:
-    process = spec_cli.start(*args)
+    process = spec_cli.start(*args, *options)
     assert process.stderr is not None
     process.stderr.close()
     process.stderr = None
     stdout, _ = process.communicate(timeout=60)
-    assert stdout == text
+    assert (process.returncode, stdout) == (141, text)
 
 
+@told_when
 @pytest.mark.parametrize(
     "redirect", ["2>&-", "<&-", "<&- 2>&-", pytest.param("2>/dev/full", marks=needs_dev_full)]
 )
 def test_text_is_whole_where_another_stream_is_closed_or_full(
-    spec_cli: SpecCli, args: tuple[str, ...], text: bytes, redirect: str
+    spec_cli: SpecCli,
+    args: tuple[str, ...],
+    text: bytes,
+    redirect: str,
+    options: tuple[str, ...],
 ) -> None:
-    run = spec_cli(*args, shell=f'"$@" {redirect}')
+    run = spec_cli(*args, *options, shell=f'"$@" {redirect}')
     assert run.stdout == text
     assert run.exit_code == (ExitCode.UNEXPECTED if "full" in redirect else ExitCode.OK)
 

@@ -276,3 +276,16 @@ def test_a_context_longer_than_trained_for_is_a_warning(call: Call, models: Mode
     assert run.exit_code == 0
     assert run.stderr.startswith("warning: ")
     assert "600" in run.stderr and "512" in run.stderr
+
+
+def test_more_threads_than_cpus_are_a_warning(
+    call: Call, models: Models, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spec_cli.loader.usable_cpus", lambda: 1)
+    monkeypatch.setattr("spec_cli.loader.usable_cores", lambda: 1)
+    args = ("run", "hi", "-n", "2", "-q", "-m", models.target)
+    hint = "hint: leave `--threads` out: the default here is 1\n"
+    assert call(*args, "-t", "2").stderr == (
+        f"warning: 2 threads on 1 CPU slow each other down\n{hint}"
+    )
+    assert call(*args, "-t", "1").stderr == ""

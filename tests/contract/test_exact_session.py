@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from spec_cli.cli.info import describe
-from spec_cli.cli.pairs import LocalPair
 from spec_cli.download import LocalModel
 from spec_cli.errors import Cancelled, ResourceError, UsageError
 from spec_cli.events import DraftingOff, Event, Finished, FinishReason, Notice
@@ -24,6 +23,7 @@ from spec_cli.llama.model import LlamaModel, LoadSettings
 from spec_cli.llama.native import ContextSettings
 from spec_cli.llama.probe import Prober
 from spec_cli.loader import Environment, Loader
+from spec_cli.pairs import LocalPair
 from spec_cli.render.json import result_object
 from spec_cli.session import Session
 from spec_cli.settings import DrafterKind, GenerationSettings, SessionSettings

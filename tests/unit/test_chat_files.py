@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -90,6 +91,19 @@ def test_the_history_is_private_also_where_it_was_not(tmp_path: Path) -> None:
     again = open_history(path)
     assert list(again.load_history_strings()) == ["no text: ?", "hello\nthere"]
     assert mode_of(path) == 0o600
+
+
+def test_a_history_that_is_another_users_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "history"
+    open_history(path).append_string("hello")
+
+    def refused(_number: int, _mode: int) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "fchmod", refused)
+    assert list(open_history(path).load_history_strings()) == []
 
 
 def test_a_history_that_cannot_be_kept_is_none(tmp_path: Path) -> None:

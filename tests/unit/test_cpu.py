@@ -83,3 +83,11 @@ def test_the_number_of_cores_is_explained(
         "2: this process may use 8 of 16 CPUs, on 4 physical cores; its cgroups allow 2"
     )
     assert cpu.explain_cores(topology, tmp_path / "v1", membership).endswith("no cgroup limits it")
+
+
+def test_hyper_threads_count_as_cpus_within_the_quota(
+    topology: Path, membership: Path, tmp_path: Path
+) -> None:
+    assert cpu.usable_cpus(tmp_path / "v2", membership) == 8
+    write(tmp_path / "v2" / "outer" / "inner" / "cpu.max", "250000 100000")
+    assert cpu.usable_cpus(tmp_path / "v2", membership) == 3

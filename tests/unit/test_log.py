@@ -8,7 +8,7 @@ from io import StringIO
 
 import pytest
 
-from spec_cli.cli.log import inert, redacted, show_log
+from spec_cli.cli.log import escaped, redacted, show_log
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_the_users_own_token_is_left_out_whatever_it_looks_like(name: str) -> No
 
 
 def test_control_characters_are_made_visible() -> None:
-    assert inert("a\x1b[31m\x07\n\u202eé世") == "a\\x1b[31m\\x07\n\\u202eé世"
+    assert escaped("a\x1b[31m\x07\n\u202eé世") == "a\\x1b[31m\\x07\n\\u202eé世"
 
 
 @pytest.fixture

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from spec_cli.cli.pairs import choose_pair
 from spec_cli.errors import UsageError
 from spec_cli.modelref import Pair, RepoFile
+from spec_cli.pairs import choose_pair
 from spec_cli.registry import Registry
 from spec_cli.settings import DrafterKind, SessionSettings
 

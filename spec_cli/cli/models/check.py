@@ -8,7 +8,7 @@ import typer
 
 from spec_cli.cli.models.facts import prediction_json
 from spec_cli.cli.models.options import AsJson, Draft, Target
-from spec_cli.cli.models.tables import aligned, cell, print_json, print_lines
+from spec_cli.cli.models.tables import cell, print_json, print_lines
 from spec_cli.cli.surroundings import state_store
 from spec_cli.compatibility import Compatibility, compare
 from spec_cli.errors import ModelError
@@ -18,6 +18,7 @@ from spec_cli.measured import Measurements
 from spec_cli.places import copies_dir
 from spec_cli.prediction import Expectation, Prediction, basis_of, predict, shown_by
 from spec_cli.registry import load_registry
+from spec_cli.render.blocks import aligned
 from spec_cli.render.style import percent
 from spec_cli.spec.forecast import Forecast
 from spec_cli.terminal import detect

@@ -5,43 +5,43 @@ from __future__ import annotations
 import typer
 
 from spec_cli.cli.guard import guarded
-from spec_cli.cli.late import Place, group_of
+from spec_cli.cli.late import Unloaded, group_of
 from spec_cli.cli.models.options import AsJson, Files
 from spec_cli.errors import UsageError
 
 COMMANDS = {
-    "list": Place(
+    "list": Unloaded(
         "spec_cli.cli.models.listing:list_models",
         "List the pairs known by name; `*` marks the default.",
     ),
-    "show": Place(
+    "show": Unloaded(
         "spec_cli.cli.models.show:show", "Show everything known about a pair or a model."
     ),
-    "pull": Place(
+    "pull": Unloaded(
         "spec_cli.cli.models.pull:pull",
         "Download a model, or both models of a pair, into the Hugging Face cache.",
     ),
-    "rm": Place(
+    "rm": Unloaded(
         "spec_cli.cli.models.remove:rm",
         "Delete a pair or model: its cached files, copies of its draft, and its measurements.",
     ),
-    "path": Place(
+    "path": Unloaded(
         "spec_cli.cli.models.path:path",
         "Print the path of a model's file and nothing else; of a split model, the first part.",
     ),
-    "check": Place(
+    "check": Unloaded(
         "spec_cli.cli.models.check:check",
         "Check whether a draft fits a target, and predict what drafting would gain here.",
     ),
-    "suggest": Place(
+    "suggest": Unloaded(
         "spec_cli.cli.models.suggest:suggest",
         "Find drafts for a target, in the cache and among the pairs known by name.",
     ),
-    "add": Place(
+    "add": Unloaded(
         "spec_cli.cli.models.edit:add",
         "Give a target and its draft a name, in the models.toml of your configuration directory.",
     ),
-    "forget": Place(
+    "forget": Unloaded(
         "spec_cli.cli.models.edit:forget",
         "Remove a pair from the models.toml of your configuration directory; delete no files.",
     ),

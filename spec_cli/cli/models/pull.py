@@ -10,10 +10,10 @@ from rich.filesize import decimal
 
 from spec_cli import download, hub, store
 from spec_cli.cli.completion import complete_pair
-from spec_cli.cli.models.tables import aligned
 from spec_cli.cli.pairs import fetch_models
 from spec_cli.download import Plan
 from spec_cli.registry import load_registry
+from spec_cli.render.blocks import aligned
 from spec_cli.terminal import detect
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Sequence
 
-from spec_cli.cli.log import inert
+from spec_cli.cli.log import escaped
+from spec_cli.render.blocks import aligned
 from spec_cli.terminal import Terminal
 
 NOTHING = "-"
@@ -18,7 +19,7 @@ def print_json(value: object, terminal: Terminal) -> None:
 
 def print_lines(lines: Sequence[str], terminal: Terminal) -> None:
     """Lines on stdout. They hold what files and registries say: control characters are shown."""
-    terminal.stdout.writelines(f"{inert(line)}\n" for line in lines)
+    terminal.stdout.writelines(f"{escaped(line)}\n" for line in lines)
 
 
 def print_rows(
@@ -52,18 +53,9 @@ def print_rows(
     console.print(table)
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """The rows as lines, their columns aligned."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
-
-
 def cell(value: str | int | None) -> str:
     """A value as one line of printable text; integers with their thousands marked."""
     if value is None:
         return NOTHING
     text = f"{value:,}" if isinstance(value, int) else value
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text) or NOTHING
+    return escaped(text).replace("\n", "\\n") or NOTHING
