@@ -79,7 +79,7 @@ class Session:
         try:
             self._target = TargetSide(self.target_header, settings, self._loader, environment)
         except BaseException:
-            self.close()
+            self._loader.close()
             raise
         self._arms = Arms(
             self.plan,
@@ -98,12 +98,14 @@ class Session:
         return self
 
     def __exit__(self, *_exc: object) -> None:
-        self._arms.remember()
         self.close()
 
     def close(self) -> None:
-        """Free everything."""
-        self._loader.close()
+        """Free everything. What generations have shown is kept first, where that is wanted."""
+        try:
+            self._arms.remember()
+        finally:
+            self._loader.close()
 
     @property
     def draft_header(self) -> Header | None:

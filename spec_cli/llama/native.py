@@ -95,11 +95,16 @@ class NativeContext:
             self._handle = None
 
     def decode(self, n_tokens: int) -> None:
-        """One pass over the first tokens of the batch. Raises Cancelled or ResourceError."""
+        """One whole pass over the first tokens of the batch. Raises Cancelled or ResourceError.
+
+        A GPU goes on computing after `llama_decode` has returned: without waiting for it, a pass
+        without logits would seem to take no time, and the next one its time.
+        """
         self.batch.n_tokens = n_tokens
         status = self._api.llama_decode(self._handle, self.batch)
         if status != 0:
             raise Cancelled if status == _ABORTED else _decode_error(status)
+        self._api.llama_synchronize(self._handle)
 
     def rows(self, n: int) -> Logits:
         """The logits of the last pass, [n, n_vocab]: a view, valid until the next one."""

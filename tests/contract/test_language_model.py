@@ -49,6 +49,17 @@ def test_a_row_comes_back_for_each_of_the_last_tokens(lm: LanguageModel) -> None
     assert lm.n_past == 8
 
 
+def test_a_pass_without_logits_is_waited_for(
+    lm: LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not isinstance(lm, LlamaContext):
+        pytest.skip("a table computes at once")
+    waited: list[object] = []
+    monkeypatch.setattr(library().api, "llama_synchronize", waited.append)
+    lm.eval([7, 8], n_rows=0)
+    assert waited
+
+
 def test_the_last_row_alone_is_the_last_of_all_rows(lm: LanguageModel) -> None:
     every = lm.eval([3, 1, 4, 1])[3].copy()
     lm.rollback(0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -211,7 +212,7 @@ def test_what_guesses_were_worth_is_kept_for_the_next_session_where_that_is_want
     environment = replace(desk.environment, learns=learns)
     priors = []
     for _ in range(2):
-        with Session(tiny_target, tiny_target, settings(), environment) as session:
+        with closing(Session(tiny_target, tiny_target, settings(), environment)) as session:
             _plant(session, target=[1.0] * 16, draft_s=0.01)
             desk.clock = lambda: 0.0
             session.prepare(10, 40)

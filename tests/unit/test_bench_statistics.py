@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import product
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -36,13 +37,23 @@ def test_the_interval_of_two_ratios_is_spanned_by_them() -> None:
     assert (found.low, found.high) == pytest.approx((1.0, 4.0))
 
 
-def test_the_interval_is_that_of_all_resamples() -> None:
+def test_the_interval_is_that_of_all_resamples_at_expanded_percentiles() -> None:
     ratios = [0.9, 1.0, 1.1, 1.3, 1.6]
     means = [math.exp(np.log(sample).mean()) for sample in product(ratios, repeat=5)]
-    low, high = np.quantile(means, (0.025, 0.975))
+    # Student's t has 2.5 % beyond 2.7764 with four degrees of freedom.
+    tail = NormalDist().cdf(-math.sqrt(5 / 4) * 2.7764)
+    low, high = np.quantile(means, (tail, 1 - tail))
     found = estimate(ratios, 1)
     assert found.low == pytest.approx(low, abs=0.02)
     assert found.high == pytest.approx(high, abs=0.03)
+
+
+@pytest.mark.parametrize(("n", "share"), [(5, 0.88), (7, 0.92), (14, 0.93)])
+def test_the_interval_holds_the_mean_about_as_often_as_it_says(n: int, share: float) -> None:
+    rng = np.random.default_rng(0)
+    found = [estimate(np.exp(rng.normal(0, 0.3, n)).tolist(), i) for i in range(500)]
+    held = [e.low is not None and e.high is not None and e.low <= 1 <= e.high for e in found]
+    assert np.mean(held) > share
 
 
 def test_intervals_are_those_of_their_seed() -> None:
@@ -118,7 +129,7 @@ def test_a_winner_is_named_with_its_interval_and_worst_prompt() -> None:
     )
     assert found.arm == AUTO
     assert found.sentence == (
-        "`-k auto` is the fastest of these: 1.20x plain (1.14 to 1.26), worst prompt p1 1.10x"
+        "`-k auto` is the fastest of these: 1.20x plain (1.12 to 1.28), worst prompt p1 1.10x"
     )
 
 
