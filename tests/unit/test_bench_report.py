@@ -99,7 +99,7 @@ def test_the_report_has_arms_kinds_and_the_verdict() -> None:
     assert "texts: all 30 equal plain decoding, token for token" in text
     assert "noise: none" in text and "load average 0.5 to 0.5" in text
     assert text.endswith(
-        "`-k auto` is the fastest of these: 1.25x plain (1.18 to 1.31), worst prompt p1 1.10x\n"
+        "`-k auto` is the fastest of these: 1.25x plain (1.17 to 1.33), worst prompt p1 1.10x\n"
         "  spec-cli run -k auto"
     )
 
@@ -193,7 +193,7 @@ def test_the_verdict_is_on_prompts_that_all_arms_have() -> None:
 def test_rules_that_are_one_at_temperature_0_are_one_arm_of_the_verdict() -> None:
     matrix = replace(MATRIX, arms=(AUTO, replace(AUTO, accept=Accept.BLOCK)))
     assert replace(REPORT, matrix=matrix).verdict.sentence == (
-        "`-k auto` beats plain decoding here: 1.25x plain (1.18 to 1.31), worst prompt p1 1.10x"
+        "`-k auto` beats plain decoding here: 1.25x plain (1.17 to 1.33), worst prompt p1 1.10x"
     )
 
 
