@@ -135,7 +135,6 @@ def test_a_full_disk_is_no_crash_of_help_and_version(spec_cli: SpecCli) -> None:
         (),
         ("--help",),
         ("--version",),
-        ("--show-completion",),
         ("run", "--help"),
         ("models", "--help"),
         ("models", "path", "--help"),
