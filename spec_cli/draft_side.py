@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 from spec_cli.draft_copy import worth_it
 from spec_cli.drafters.model import DraftModel
+from spec_cli.events import Notice
 from spec_cli.gguf import Header
 from spec_cli.llama.context import LlamaContext
 from spec_cli.llama.model import LlamaModel
@@ -14,6 +16,7 @@ from spec_cli.llama.native import ContextSettings
 from spec_cli.loader import Environment, Loader
 from spec_cli.pairing import PairReport
 from spec_cli.spec.costs import CostTable, PassTimes
+from spec_cli.spec.counts import counted
 from spec_cli.spec.interfaces import AcceptanceRule
 from spec_cli.spec.meter import MeteredModel, PassMeter
 from spec_cli.spec.survival import Survival
@@ -38,7 +41,8 @@ class DraftSide:
         self.context: LlamaContext | None = None
         self._loader, self._env = loader, environment
         self._model: LlamaModel | None = None
-        self._times: PassTimes | None = None
+        self._times: PassTimes | None = None  # None, once chosen: the model cannot draft
+        self._has_chosen = False
 
     @property
     def is_copy(self) -> bool:
@@ -66,7 +70,9 @@ class DraftSide:
         Raises ModelError, ResourceError or Cancelled.
         """
         self.context, self.off = None, None
-        times = self._times = self._times or self._choose(target, k_max)
+        if not self._has_chosen:
+            self._times, self._has_chosen = self._choose(target, k_max), True
+        times = self._times
         if times is None:
             self.off = "the draft's memory is recurrent, and does not go back to what it was"
         elif only_to_win:
@@ -80,6 +86,14 @@ class DraftSide:
             model, replace(settings, n_ctx=n_ctx, n_sequences=n_sequences)
         )
         self.meter = self.meter or PassMeter(times)
+
+    def too_short_for(self, n_prompt: int) -> Iterator[Notice]:
+        """A notice where a prompt has more tokens than the context: there is no guess after it."""
+        if self.context is not None and n_prompt > self.context.n_ctx:
+            size = counted(self.context.n_ctx, "token")
+            yield Notice(
+                f"the draft model does not draft: its context of {size} is shorter than the prompt"
+            )
 
     def source(self, rule: AcceptanceRule, survival: Survival) -> DraftModel:
         """The model as a source of guesses for one generation."""

@@ -258,6 +258,8 @@ class Session:
         """
         if self.drafting_off is not None and arm is None:
             yield DraftingOff(self.drafting_off)
+        elif self._draft is not None and arm is None:
+            yield from self._draft.too_short_for(len(prompt))
         draft_tokens = self.settings.draft_tokens
         arm = arm or self.arm(generation, draft_tokens, n_prompt=len(prompt), opening=opening)
         decoder = Decoder(

@@ -17,9 +17,9 @@ from typing import Any
 from spec_cli.errors import ResourceError, SpecError
 from spec_cli.llama.bindings import bindings
 
-# OpenMP threads spin at barriers; a bounded spin costs nothing on a quiet machine and keeps the
-# step time on a busy one (p95 174 -> 52 ms measured). It has to be set before the library loads.
-_SPIN_COUNT = "1000"
+# OpenMP threads spin at barriers: a spin this short costs nothing on a quiet machine, and on a busy
+# one keeps the step time (docs/performance.md). It has to be set before the library loads.
+_SPIN_COUNT = "2000"
 
 _TILED = "GGML_CPU_TILED_MM"  # read once, at the first matrix product (ggml-cpu/tiled)
 

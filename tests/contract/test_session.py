@@ -223,6 +223,29 @@ def test_what_guesses_were_worth_is_kept_for_the_next_session_where_that_is_want
     assert (priors[0] != priors[1]) is learns
 
 
+def test_a_prompt_longer_than_the_drafts_context_is_told(
+    desk: Desk, tiny_target: Path, tmp_path: Path
+) -> None:
+    draft = write_tiny_model(tmp_path / "short.gguf", change=lambda w: w.add_context_length(8))
+    with Session(tiny_target, draft, settings(draft_tokens=2), desk.environment) as session:
+        told = [event for event in run(session, GREEDY) if isinstance(event, Notice)]
+    assert [notice.message for notice in told] == [
+        "the draft model does not draft: its context of 8 tokens is shorter than the prompt"
+    ]
+
+
+def test_a_draft_that_does_not_go_back_is_tried_once(
+    desk: Desk, tiny_target: Path, tiny_mamba: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[object] = []
+    monkeypatch.setattr("spec_cli.loader.returns", tried.append)
+    with Session(tiny_target, tiny_mamba, settings(), desk.environment) as session:
+        for n_tokens in (100, 2000):
+            session.prepare(10, n_tokens)
+            assert session.drafter_name == "ngram"
+    assert len(tried) == 1
+
+
 def test_costs_are_measured_once_and_remembered(
     desk: Desk, tiny_target: Path, tiny_draft: Path
 ) -> None:
