@@ -226,11 +226,11 @@ def test_what_guesses_were_worth_is_kept_for_the_next_session_where_that_is_want
 def test_a_prompt_longer_than_the_drafts_context_is_told(
     desk: Desk, tiny_target: Path, tmp_path: Path
 ) -> None:
-    draft = write_tiny_model(tmp_path / "short.gguf", change=lambda w: w.add_context_length(8))
+    draft = write_tiny_model(tmp_path / "short.gguf", change=lambda w: w.add_context_length(3))
     with Session(tiny_target, draft, settings(draft_tokens=2), desk.environment) as session:
         told = [event for event in run(session, GREEDY) if isinstance(event, Notice)]
     assert [notice.message for notice in told] == [
-        "the draft model does not draft: its context of 8 tokens is shorter than the prompt"
+        "the draft model does not draft: its context of 3 tokens is shorter than the prompt"
     ]
 
 
