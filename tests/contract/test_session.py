@@ -235,14 +235,18 @@ def test_a_prompt_longer_than_the_drafts_context_is_told(
 
 
 def test_a_draft_that_does_not_go_back_is_tried_once(
-    desk: Desk, tiny_target: Path, tiny_mamba: Path, monkeypatch: pytest.MonkeyPatch
+    desk: Desk, tiny_mamba: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tried: list[object] = []
     monkeypatch.setattr("spec_cli.loader.returns", tried.append)
-    with Session(tiny_target, tiny_mamba, settings(), desk.environment) as session:
-        for n_tokens in (100, 2000):
+    target = write_tiny_model(tmp_path / "long.gguf", change=lambda w: w.add_context_length(16384))
+    sizes = []
+    with Session(target, tiny_mamba, settings(), desk.environment) as session:
+        for n_tokens in (100, 9000):
             session.prepare(10, n_tokens)
+            sizes.append(session.n_ctx)
             assert session.drafter_name == "ngram"
+    assert sizes[0] < sizes[1]
     assert len(tried) == 1
 
 
