@@ -23,6 +23,8 @@ def read_input(path: str | Path, what: str, *, hint: str | None = None) -> bytes
 
     Raises UsageError, also for more than MAX_INPUT_BYTES: a device may have no end.
     """
+    if not str(path):  # a shell variable that is not set
+        raise UsageError(f"cannot read {what.rstrip() or 'a file'}: its name is empty", hint=hint)
     try:
         with Path(path).open("rb") as file:
             return read_bounded(file, what)

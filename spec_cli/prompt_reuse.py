@@ -52,6 +52,10 @@ class PromptReuse:
     def __exit__(self, *_exc: object) -> None:
         self._new.__exit__()
 
+    def discard(self) -> None:
+        """Leave the file as it was: for a process that ends at once."""
+        self._new.discard()
+
     def restore(self, session: Session, store: StateStore, prompt: Sequence[int]) -> list[Notice]:
         """Give the prepared session what the file holds of `prompt`, and say so if it is of no use.
 

@@ -47,6 +47,11 @@ class WholeFile:
         with suppress(OSError):  # a full disk: what was kept has been flushed before
             self.file.close()
         if not self._kept:
+            self.discard()
+
+    def discard(self) -> None:
+        """Remove what was written, if it was not kept: for a process that ends at once."""
+        with suppress(OSError):
             self._part.unlink(missing_ok=True)
 
     def keep(self) -> None:

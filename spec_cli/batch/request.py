@@ -128,14 +128,14 @@ def _prompt(own: Fields) -> str:
 def _messages(value: object) -> tuple[Message, ...]:
     if not isinstance(value, list) or not value:
         raise UsageError("`messages` must be a list of messages, and not empty")
-    return tuple(_message(message, i) for i, message in enumerate(value))
+    return tuple(_message(message, n) for n, message in enumerate(value, start=1))
 
 
-def _message(value: object, i: int) -> Message:
+def _message(value: object, number: int) -> Message:
     if not isinstance(value, dict) or value.keys() != {"role", "content"}:
-        raise UsageError(f"message {i} must have `role` and `content`, and nothing else")
+        raise UsageError(f"message {number} must have `role` and `content`, and nothing else")
     if value["role"] not in _ROLES:
-        raise UsageError(f"`role` of message {i} must be one of {', '.join(_ROLES)}")
+        raise UsageError(f"`role` of message {number} must be one of {', '.join(_ROLES)}")
     return Message(value["role"], _text(value, "content"))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -12,9 +12,7 @@ from spec_cli.bench.matrix import PLAIN, Arm, Group, Matrix
 from spec_cli.bench.measure import Run
 from spec_cli.bench.rows import SCHEMA, Row, Setup, row_of, run_of, setup_of
 from spec_cli.errors import UsageError
-from spec_cli.files import not_written, open_shared, read_input
-
-_START = b'{"schema": "%b"' % SCHEMA.encode()
+from spec_cli.row_file import RowFile, RowFormat
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,44 +23,19 @@ class Entry:
     run: Run
 
 
-class ExportFile:
-    """A file that rows are appended to, each whole and at once; `entries` are those it had."""
-
-    def __init__(self, path: Path) -> None:
-        """Read what is there; a last line that was cut off in writing is removed.
-
-        Raises UsageError when the file cannot be used.
-        """
-        self._path = path
-        try:
-            with open_shared(path) as file:
-                file.seek(0)
-                *lines, rest = file.read().split(b"\n")
-                self.entries = list(_entries(lines, path))
-                if not _START.startswith(rest[: len(_START)]):
-                    raise _foreign(path, len(lines) + 1)
-                file.truncate(file.tell() - len(rest))
-        except OSError as error:
-            raise _unusable(path, error) from None
-
-    def append(self, rows: Sequence[Row]) -> None:
-        """Write `rows`. Raises SpecError when they cannot be written."""
-        text = "".join(f"{json.dumps(row, allow_nan=False)}\n" for row in rows)
-        try:
-            with open_shared(self._path) as file:
-                file.write(text.encode())
-        except OSError as error:
-            raise not_written(self._path, error) from None
+_FORMAT = RowFormat(
+    SCHEMA, "spec-cli bench", "--export", lambda row: Entry(setup_of(row), run_of(row))
+)
 
 
 class Archive:
     """The runs of one set-up; what `file` has for exactly this set-up is among them."""
 
-    def __init__(self, file: ExportFile | None, setup: Setup) -> None:
+    def __init__(self, file: RowFile[Entry] | None, setup: Setup) -> None:
         self.setup: Row = json.loads(json.dumps(dict(setup)))
         self._file = file
         self._runs: dict[Hashable, Run] = {}
-        for entry in file.entries if file else ():
+        for entry in file.rows if file else ():
             if entry.setup == self.setup:
                 self._keep(entry.run)
 
@@ -93,10 +66,14 @@ class Archive:
         self._runs[(run.arm, *prompt, run.temp, run.round, run.attempt, run.turn)] = run
 
 
+def open_export(path: Path) -> RowFile[Entry]:
+    """The file of `--export`, to go on with. Raises UsageError when it cannot be used."""
+    return RowFile(path, _FORMAT)
+
+
 def read_export(path: Path) -> list[Entry]:
     """The whole lines of a file that `--export` wrote. Raises UsageError."""
-    *lines, _ = read_input(path, str(path)).split(b"\n")
-    entries = list(_entries(lines, path))
+    entries = _FORMAT.read(path)
     if not entries:
         raise UsageError(f"{path} holds no runs", hint="give a file that `--export` wrote")
     return entries
@@ -110,25 +87,3 @@ def sha256_of(text: str) -> str:
 def _key_of(group: Group, arm: Arm, turn: int) -> Hashable:
     prompt = (group.prompt.id, sha256_of(group.prompt.text))
     return (arm, *prompt, group.temp, group.round, group.attempt, turn)
-
-
-def _entries(lines: Sequence[bytes], path: Path) -> Iterator[Entry]:
-    for number, line in enumerate(lines, start=1):
-        try:
-            row = json.loads(line)
-            if row["schema"] != SCHEMA:
-                raise ValueError
-            yield Entry(setup_of(row), run_of(row))
-        except (ValueError, KeyError, TypeError, RecursionError):
-            raise _foreign(path, number) from None
-
-
-def _foreign(path: Path, number: int) -> UsageError:
-    return UsageError(
-        f"{path}, line {number} was not written by `spec-cli bench --export`",
-        hint="give the name of another file",
-    )
-
-
-def _unusable(path: Path, error: OSError) -> UsageError:
-    return UsageError(f"cannot use {path}: {error.strerror}", hint="give another `--export` file")

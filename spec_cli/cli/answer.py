@@ -42,7 +42,7 @@ def answer(
     notices: list[Notice] = []
     finished = None
     status = Status(records.terminal, quiet=render.quiet)
-    with Interrupts() as interrupts:
+    with Interrupts(leaving=records.discard) as interrupts:
         environment = surroundings(interrupts, notices, status, learns=True)
         draft = pair.draft.path if pair.draft else None
         started = time.perf_counter()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import typer
 
-from spec_cli.bench.archive import Archive, ExportFile
+from spec_cli.bench.archive import Archive, Entry, open_export
 from spec_cli.bench.compare import Earlier, read_earlier
 from spec_cli.bench.machine import load_average, this_machine
 from spec_cli.bench.matrix import Arm, Matrix
@@ -33,6 +33,7 @@ from spec_cli.render.bench_setup import setup_row
 from spec_cli.render.notices import Notices
 from spec_cli.render.options import Format
 from spec_cli.render.status import Status
+from spec_cli.row_file import RowFile
 from spec_cli.session import Session
 from spec_cli.settings import DrafterKind, SessionSettings
 from spec_cli.terminal import Terminal
@@ -45,7 +46,7 @@ class Output:
     form: Format
     command: Callable[[Arm], str]
     earlier: Earlier | None
-    file: ExportFile | None
+    file: RowFile[Entry] | None
     plot: Path | None
 
 
@@ -62,7 +63,7 @@ def open_output(
     if plot is not None:
         check_plot(plot)
     earlier = read_earlier(compare, matrix) if compare else None
-    return Output(form, command, earlier, ExportFile(export) if export else None, plot)
+    return Output(form, command, earlier, open_export(export) if export else None, plot)
 
 
 def bench_on(

@@ -30,6 +30,12 @@ class Records:
     trace: TraceFile | None = None
     reuse: PromptReuse | None = None
 
+    def discard(self) -> None:
+        """Leave no half-written file beside its place: for a process that ends at once."""
+        for file in (self.output, self.reuse):
+            if file is not None:
+                file.discard()
+
 
 @contextmanager
 def open_records(

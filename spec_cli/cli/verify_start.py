@@ -27,7 +27,7 @@ from spec_cli.render.verify_json import print_json
 from spec_cli.session import Session
 from spec_cli.settings import SessionSettings
 from spec_cli.terminal import Terminal
-from spec_cli.verify.archive import Archive
+from spec_cli.verify.archive import Archive, open_save
 from spec_cli.verify.matrix import Matrix
 from spec_cli.verify.run import verify_pair
 
@@ -44,6 +44,7 @@ def verify_on(
     as_json: bool,
 ) -> None:
     """Load the pair, verify, and print what was found. Raises CheckError when it failed."""
+    saved = open_save(save) if save is not None else None
     files = fetch_pair(pair, terminal, offline=offline, quiet=False)
     notices: list[Notice] = []
     status = Status(terminal, quiet=False)
@@ -68,7 +69,7 @@ def verify_on(
                     session,
                     matrix,
                     tokens,
-                    Archive(save, _configuration(files, matrix, settings, info)),
+                    Archive(saved, _configuration(files, matrix, settings, info)),
                     n_rounds=n_rounds,
                     cancelled=interrupts,
                     progress=status.show,

@@ -9,36 +9,43 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from spec_cli.errors import UsageError
 from spec_cli.events import FinishReason
-from spec_cli.files import not_written, open_shared
 from spec_cli.prompts import NamedPrompt
+from spec_cli.row_file import RowFile, RowFormat
 from spec_cli.verify.comparison import Comparison, Text
 from spec_cli.verify.difference import Difference
 from spec_cli.verify.matrix import Cell
 
 SCHEMA = "spec-cli/verify-save/1"
-_START = b'{"schema": "%b"' % SCHEMA.encode()
 
 Object = dict[str, Any]
 
+_TEXT = {field.name for field in fields(Text)}
+_COMPARISON = {field.name for field in fields(Comparison)} - {"cell"}
+_DIFFERENCE = {field.name for field in fields(Difference)}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A line of a file: what was found, and all that it depends on."""
+
+    configuration: Object
+    result: Object
+
 
 class Archive:
-    """Keeps what is finished; each line of the file is whole, and written at once."""
+    """The texts and comparisons of one configuration; those that `file` has are among them."""
 
-    def __init__(self, path: Path | None, configuration: Mapping[str, Any]) -> None:
-        """Read what `path` has, if it exists; `configuration` is all that the texts depend on
-        besides the cell. Raises UsageError when the file cannot be used.
-        """
-        self._path = path
+    def __init__(self, file: RowFile[Entry] | None, configuration: Mapping[str, Any]) -> None:
+        """`configuration` is all that the texts depend on besides the cell."""
+        self._file = file
         self._configuration = dict(configuration)
-        self._known: dict[str, Object] = {}
-        if path is not None:
-            self._read(path)
+        entries = file.rows if file else []
+        self._known = {_key(entry.configuration): entry.result for entry in entries}
 
     def plain(self, prompt: NamedPrompt, temp: float) -> Text | None:
         """The plain text, if it is known."""
@@ -77,49 +84,25 @@ class Archive:
 
     def _add(self, configuration: Object, result: Object) -> None:
         self._known[_key(configuration)] = result
-        if self._path is None:
-            return
-        line = {"schema": SCHEMA, "configuration": configuration, "result": result}
-        text = json.dumps(line, allow_nan=False) + "\n"
-        try:
-            with open_shared(self._path) as file:
-                file.write(text.encode())
-        except OSError as error:
-            raise not_written(self._path, error) from None
-
-    def _read(self, path: Path) -> None:
-        """Read the file; a last line that was cut off in writing is removed from it."""
-        try:
-            with open_shared(path) as file:
-                file.seek(0)
-                *lines, rest = file.read().split(b"\n")
-                for number, line in enumerate(lines, start=1):
-                    self._known.update(_entry(line, f"{path}, line {number}"))
-                if not _START.startswith(rest[: len(_START)]):
-                    raise _foreign(f"{path}, line {len(lines) + 1}")
-                file.truncate(file.tell() - len(rest))
-        except OSError as error:
-            raise _unusable(path, error) from None
+        if self._file is not None:
+            row = {"schema": SCHEMA, "configuration": configuration, "result": result}
+            self._file.append([row])
 
 
-def _entry(line: bytes, where: str) -> dict[str, Object]:
-    try:
-        entry = json.loads(line)
-        if entry["schema"] == SCHEMA:
-            return {_key(entry["configuration"]): entry["result"]}
-    except (ValueError, KeyError, TypeError, RecursionError):
-        pass
-    raise _foreign(where)
+def open_save(path: Path) -> RowFile[Entry]:
+    """The file of `--save`, to go on with. Raises UsageError when it cannot be used."""
+    return RowFile(path, RowFormat(SCHEMA, "spec-cli verify", "--save", _entry))
 
 
-def _foreign(where: str) -> UsageError:
-    hint = "give the name of a new file"
-    return UsageError(f"{where} was not written by `spec-cli verify --save`", hint=hint)
+def _entry(row: Object) -> Entry:
+    result = row["result"]
+    if set(result) not in (_TEXT, _COMPARISON):
+        raise ValueError
+    difference = result.get("difference")
+    if difference is not None and set(difference) != _DIFFERENCE:
+        raise ValueError
+    return Entry(dict(row["configuration"]), result)
 
 
 def _key(configuration: Mapping[str, Any]) -> str:
     return json.dumps(configuration, sort_keys=True)
-
-
-def _unusable(path: Path, error: OSError) -> UsageError:
-    return UsageError(f"cannot use {path}: {error.strerror}", hint="give another `--save` file")

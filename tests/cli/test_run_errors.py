@@ -107,6 +107,11 @@ def test_no_option_reads_a_file_without_end(call: Call, option: str) -> None:
     call("verify", "--prompts", ENDLESS).fails(2, f"{ENDLESS} holds more than 32 MiB")
 
 
+@pytest.mark.parametrize("option", ["-f", "--grammar-file", "--json-schema", "--chat-template"])
+def test_an_empty_file_name_is_told_as_what_it_is(call: Call, option: str) -> None:
+    call("run", *([] if option == "-f" else ["hi"]), option, "").fails(2, "its name is empty")
+
+
 def test_bytes_that_are_not_utf_8_are_found_with_their_offset(call: Call, tmp_path: Path) -> None:
     latin = tmp_path / "latin"
     latin.write_bytes(b"na\xefve")

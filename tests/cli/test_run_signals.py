@@ -110,6 +110,18 @@ def test_a_signal_while_the_prompt_is_read_in_ends_the_run(
     assert run.events[-1]["ttft_ms"] is None
 
 
+def test_a_second_signal_ends_the_run_at_once_and_leaves_no_file(
+    spec_cli: SpecCli, models: Models, long_prompt: tuple[str, ...], tmp_path: Path
+) -> None:
+    files = ("-o", tmp_path / "answer", "--prompt-cache", tmp_path / "cache")
+    process = spec_cli.start(*long_prompt, "-m", models.target, "--jsonl", *files)
+    wait_until(lambda: any(part.stat().st_size for part in tmp_path.glob(".answer.*")), process)
+    process.send_signal(SIGINT)
+    process.send_signal(SIGTERM)
+    assert ended(process).exit_code in (130, 143)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_signal_while_a_recurrent_model_reads_the_prompt_in_ends_the_run(
     spec_cli: SpecCli, models: Models, tmp_path: Path
 ) -> None:

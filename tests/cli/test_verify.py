@@ -301,6 +301,15 @@ def test_what_cannot_be_done_is_said_in_one_sentence(
     verify("-n", "8", *options).fails(2, fragment)
 
 
+def test_a_file_that_cannot_be_saved_to_is_told_before_the_models_are_read(
+    call: Call, tmp_path: Path
+) -> None:
+    (tmp_path / "no.gguf").write_text("no model")
+    args = ("verify", tmp_path / "no.gguf", "-d", "none", "--drafter", "ngram")
+    call(*args).fails(3, "no.gguf")
+    call(*args, "--save", "no/such/file").fails(2, "cannot use no/such/file")
+
+
 def test_a_bad_line_of_prompts_is_named(verify: Verify, prompts: Path) -> None:
     prompts.write_text('{"prompt": "a"}\nhello\n')
     verify().fails(2, f"{prompts}, line 2 is not JSON")

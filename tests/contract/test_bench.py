@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from spec_cli.bench.archive import Archive, ExportFile
+from spec_cli.bench.archive import Archive, open_export
 from spec_cli.bench.matrix import PLAIN, Arm, Matrix, make_arms
 from spec_cli.bench.report import Report
 from spec_cli.bench.run import bench_pair
@@ -186,12 +186,12 @@ def test_greedy_arms_with_other_rules_run_once(bench: Bench) -> None:
 
 def test_a_second_run_with_the_file_makes_no_pass(bench: Bench, tmp_path: Path) -> None:
     path = tmp_path / "runs.jsonl"
-    first = bench.run(archive=Archive(ExportFile(path), {"seed": 1}))
+    first = bench.run(archive=Archive(open_export(path), {"seed": 1}))
     n_first = bench.n_passes
-    assert bench.run(archive=Archive(ExportFile(path), {"seed": 1})) == first
+    assert bench.run(archive=Archive(open_export(path), {"seed": 1})) == first
     assert bench.n_passes == n_first
     more = replace(MATRIX, arms=(*ARMS, Arm(NGRAM, 5)))
-    report = bench.run(more, Archive(ExportFile(path), {"seed": 1}))
+    report = bench.run(more, Archive(open_export(path), {"seed": 1}))
     assert n_first < bench.n_passes < 2 * n_first
     assert {run.arm for run in report.runs} == {PLAIN, *more.arms}
 
@@ -201,12 +201,12 @@ def test_an_interrupted_run_keeps_whole_groups_and_goes_on_from_there(
 ) -> None:
     path = tmp_path / "runs.jsonl"
     bench.cancelled = lambda: bench.n_passes > 400
-    part = bench.run(archive=Archive(ExportFile(path), {}))
+    part = bench.run(archive=Archive(open_export(path), {}))
     n = len(ARMS) + 2
     assert part.interrupted and 0 < len(part.runs) < N_GROUPS * n
     assert len(part.runs) % n == 0 and path.read_text().count("\n") == len(part.runs)
     bench.cancelled = lambda: False
-    whole = bench.run(archive=Archive(ExportFile(path), {}))
+    whole = bench.run(archive=Archive(open_export(path), {}))
     assert len(whole.runs) == N_GROUPS * n and not whole.interrupted
     assert set(part.runs) <= set(whole.runs)
 

@@ -22,7 +22,7 @@ from spec_cli.spec.costs import PassTimes
 from spec_cli.spec.exactness import DEFAULT_KERNELS, ExactnessPlan
 from spec_cli.spec.interfaces import Budget, Draft, Logits, Source
 from spec_cli.state import StateStore
-from spec_cli.verify.archive import Archive
+from spec_cli.verify.archive import Archive, open_save
 from spec_cli.verify.matrix import ArmDrafter, Matrix
 from spec_cli.verify.report import Report
 from spec_cli.verify.rows import rows_after
@@ -182,14 +182,14 @@ def test_a_second_run_with_the_file_makes_no_pass(open_bench: Open, tmp_path: Pa
     matrix = Matrix(PROMPTS, (0.0, 0.8), (ArmDrafter.NGRAM, ArmDrafter.RANDOM), (3,), 30, 1)
     path, settings = tmp_path / "save.jsonl", {"seed": 1}
     bench = open_bench(plan(WIDTHS), draft=False)  # the rules are not saved
-    first = bench.verify(matrix, Archive(path, settings))
+    first = bench.verify(matrix, Archive(open_save(path), settings))
     n_first = bench.n_passes
     assert n_first > 8 * 5
-    again = bench.verify(matrix, Archive(path, settings))
+    again = bench.verify(matrix, Archive(open_save(path), settings))
     assert bench.n_passes == n_first
     assert again == first
     longer = Matrix(PROMPTS, (0.0, 0.8), tuple(matrix.drafters), (3, 4), 30, 1)
-    assert len(bench.verify(longer, Archive(path, settings)).comparisons) == 16
+    assert len(bench.verify(longer, Archive(open_save(path), settings)).comparisons) == 16
     assert n_first < bench.n_passes < 2 * n_first
 
 
@@ -199,13 +199,13 @@ def test_an_interrupted_run_keeps_what_is_finished_and_goes_on_from_there(
     path = tmp_path / "save.jsonl"
     bench = open_bench(plan(WIDTHS))
     bench.cancelled = lambda: bench.n_passes > 300
-    part = bench.verify(archive=Archive(path, {}))
+    part = bench.verify(archive=Archive(open_save(path), {}))
     assert 0 < len(part.comparisons) < len(MATRIX.cells())
     assert part.rules_skipped == "interrupted" and part.interrupted
     n_saved = sum('"drafter"' in line for line in path.read_text().splitlines())
     assert n_saved == len(part.comparisons)
     bench.cancelled = lambda: False
-    whole = bench.verify(archive=Archive(path, {}))
+    whole = bench.verify(archive=Archive(open_save(path), {}))
     assert len(whole.comparisons) == len(MATRIX.cells())
     assert not whole.interrupted and whole.failure is None
 

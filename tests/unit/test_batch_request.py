@@ -93,9 +93,9 @@ def test_null_is_as_good_as_no_field() -> None:
         ({"prompt": 3}, "`prompt` must be a text"),
         (b'{"prompt": "\\ud800"}', "not valid UTF-8"),
         ({"messages": []}, "not empty"),
-        ({"messages": ["x"]}, "message 0 must have `role` and `content`"),
+        ({"messages": ["x"]}, "message 1 must have `role` and `content`"),
         ({"messages": [{"role": "user", "content": "x", "name": "y"}]}, "nothing else"),
-        ({"messages": [{"role": "tool", "content": "x"}]}, "`role` of message 0"),
+        ({"messages": [{"role": "tool", "content": "x"}]}, "`role` of message 1"),
         ({"messages": [{"role": "user", "content": None}]}, "`content` must be a text"),
         (
             {"system": "a", "messages": [{"role": "system", "content": "b"}]},

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from spec_cli.bench.archive import Archive, Entry, ExportFile, read_export, sha256_of
+from spec_cli.bench.archive import Archive, Entry, open_export, read_export, sha256_of
 from spec_cli.bench.compare import Earlier, changes, differences, latest, require_common
 from spec_cli.bench.matrix import PLAIN, Arm, Group, Matrix
 from spec_cli.bench.measure import Run
@@ -37,11 +37,11 @@ def group_of(prompt: NamedPrompt, speedup: float = 1.5, noise: float = 0.0) -> l
 
 def test_what_is_written_is_read_by_the_next_archive(tmp_path: Path) -> None:
     path = tmp_path / "runs.jsonl"
-    archive = Archive(ExportFile(path), SETUP)
+    archive = Archive(open_export(path), SETUP)
     assert path.exists()  # a file that cannot be written is found before hours of work
     runs = group_of(PROMPTS[0])
     archive.add(runs)
-    for again in (archive, Archive(ExportFile(path), SETUP)):
+    for again in (archive, Archive(open_export(path), SETUP)):
         assert again.runs(MATRIX) == runs
         assert again.find(GROUP, FOUR) == runs[1]
         assert again.find(GROUP, PLAIN, turn=1) == runs[3]
@@ -52,14 +52,14 @@ def test_what_is_written_is_read_by_the_next_archive(tmp_path: Path) -> None:
 
 def test_a_file_name_that_is_not_utf_8_is_kept_and_found_again(tmp_path: Path) -> None:
     path, setup = tmp_path / "runs.jsonl", SETUP | {"target_file": "\udcff.gguf"}
-    Archive(ExportFile(path), setup).add(group_of(PROMPTS[0]))
-    assert Archive(ExportFile(path), setup).find(GROUP, FOUR) is not None
+    Archive(open_export(path), setup).add(group_of(PROMPTS[0]))
+    assert Archive(open_export(path), setup).find(GROUP, FOUR) is not None
 
 
 def test_other_runs_are_not_found(tmp_path: Path) -> None:
     path = tmp_path / "runs.jsonl"
-    Archive(ExportFile(path), SETUP).add(group_of(PROMPTS[0]))
-    archive = Archive(ExportFile(path), SETUP)
+    Archive(open_export(path), SETUP).add(group_of(PROMPTS[0]))
+    archive = Archive(open_export(path), SETUP)
     for group in (
         replace(GROUP, prompt=PROMPTS[1]),
         replace(GROUP, prompt=replace(PROMPTS[0], text="another text")),
@@ -69,7 +69,7 @@ def test_other_runs_are_not_found(tmp_path: Path) -> None:
     ):
         assert archive.find(group, FOUR) is None
     assert archive.find(GROUP, Arm(DrafterKind.NGRAM, 4)) is None
-    assert Archive(ExportFile(path), SETUP | {"seed": 2}).find(GROUP, FOUR) is None
+    assert Archive(open_export(path), SETUP | {"seed": 2}).find(GROUP, FOUR) is None
 
 
 def test_runs_are_those_of_the_matrix_in_its_order_and_repeated_ones_last() -> None:
@@ -87,12 +87,12 @@ def test_runs_are_those_of_the_matrix_in_its_order_and_repeated_ones_last() -> N
 def test_a_line_that_was_cut_off_is_dropped_and_written_again(tmp_path: Path) -> None:
     path = tmp_path / "runs.jsonl"
     runs = group_of(PROMPTS[0])
-    Archive(ExportFile(path), SETUP).add(runs)
+    Archive(open_export(path), SETUP).add(runs)
     whole = path.read_bytes()
     line = whole.split(b"\n")[0]
     for n in (1, 40, len(line)):
         path.write_bytes(whole + line[:n])
-        archive = Archive(ExportFile(path), SETUP)
+        archive = Archive(open_export(path), SETUP)
         assert path.read_bytes() == whole and archive.runs(MATRIX) == runs
 
 
@@ -113,13 +113,13 @@ def test_a_file_of_something_else_is_refused_and_left_alone(
     path = tmp_path / "notes.txt"
     path.write_text(text)
     with pytest.raises(UsageError, match=rf"notes.txt, line {line} was not written by"):
-        ExportFile(path)
+        open_export(path)
     assert path.read_text() == text
 
 
 def test_rows_that_cannot_be_written_are_told_and_are_no_usage_error(tmp_path: Path) -> None:
     (tmp_path / "gone").mkdir()
-    archive = Archive(ExportFile(tmp_path / "gone" / "runs.jsonl"), SETUP)
+    archive = Archive(open_export(tmp_path / "gone" / "runs.jsonl"), SETUP)
     shutil.rmtree(tmp_path / "gone")
     with pytest.raises(SpecError, match=r"cannot write .*runs\.jsonl: No such file") as raised:
         archive.add(group_of(PROMPTS[0]))
@@ -128,7 +128,7 @@ def test_rows_that_cannot_be_written_are_told_and_are_no_usage_error(tmp_path: P
 
 def test_a_file_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot use"):
-        ExportFile(tmp_path / "no" / "file.jsonl")
+        open_export(tmp_path / "no" / "file.jsonl")
     with pytest.raises(UsageError, match="cannot read"):
         read_export(tmp_path / "nothing.jsonl")
     endless = tmp_path / "endless.jsonl"
@@ -144,7 +144,7 @@ def test_a_file_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
 
 def test_a_file_to_compare_with_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "runs.jsonl"
-    Archive(ExportFile(path), SETUP).add(group_of(PROMPTS[0]))
+    Archive(open_export(path), SETUP).add(group_of(PROMPTS[0]))
     path.write_bytes(path.read_bytes() + b'{"sch')
     before = path.read_bytes()
     assert len(read_export(path)) == 4 and path.read_bytes() == before

@@ -16,7 +16,7 @@ from spec_cli.errors import UsageError
 from spec_cli.events import FinishReason
 from spec_cli.prompts import NamedPrompt
 from spec_cli.spec.rounds import FixedRound
-from spec_cli.verify.archive import Archive
+from spec_cli.verify.archive import Archive, open_save
 from spec_cli.verify.comparison import Comparison, Text
 from spec_cli.verify.difference import Difference
 from spec_cli.verify.matrix import ArmDrafter, Cell, Matrix
@@ -89,11 +89,11 @@ def test_random_drafts_are_those_of_their_seed() -> None:
 
 def test_what_is_saved_is_read_by_the_next_archive(tmp_path: Path) -> None:
     path = tmp_path / "save.jsonl"
-    archive = Archive(path, SETTINGS)
+    archive = Archive(open_save(path), SETTINGS)
     assert path.exists()  # a file that cannot be written is found before hours of work
     archive.add_plain(CELL.prompt, CELL.temp, TEXT)
     archive.add_comparison(COMPARISON)
-    for again in (archive, Archive(path, SETTINGS)):
+    for again in (archive, Archive(open_save(path), SETTINGS)):
         assert again.plain(CELL.prompt, CELL.temp) == TEXT
         assert again.comparison(CELL) == COMPARISON
     lines = [json.loads(line) for line in path.read_text().splitlines()]
@@ -109,16 +109,16 @@ def test_what_is_saved_is_read_by_the_next_archive(tmp_path: Path) -> None:
 
 def test_a_file_name_that_is_not_utf_8_is_kept_and_found_again(tmp_path: Path) -> None:
     path, settings = tmp_path / "save.jsonl", SETTINGS | {"target": "\udcff.gguf"}
-    Archive(path, settings).add_comparison(COMPARISON)
-    assert Archive(path, settings).comparison(CELL) == COMPARISON
+    Archive(open_save(path), settings).add_comparison(COMPARISON)
+    assert Archive(open_save(path), settings).comparison(CELL) == COMPARISON
 
 
 def test_an_equal_comparison_and_a_draft_length_of_auto_survive(tmp_path: Path) -> None:
     path = tmp_path / "save.jsonl"
     cell = replace(CELL, draft_tokens=None)
     equal = replace(COMPARISON, cell=cell, difference=None)
-    Archive(path, SETTINGS).add_comparison(equal)
-    assert Archive(path, SETTINGS).comparison(cell) == equal
+    Archive(open_save(path), SETTINGS).add_comparison(equal)
+    assert Archive(open_save(path), SETTINGS).comparison(cell) == equal
 
 
 @pytest.mark.parametrize(
@@ -133,9 +133,9 @@ def test_an_equal_comparison_and_a_draft_length_of_auto_survive(tmp_path: Path) 
 )
 def test_another_cell_or_configuration_is_not_found(tmp_path: Path, cell: Cell) -> None:
     path = tmp_path / "save.jsonl"
-    Archive(path, SETTINGS).add_comparison(COMPARISON)
-    assert Archive(path, SETTINGS).comparison(cell) is None
-    assert Archive(path, SETTINGS | {"seed": 2}).comparison(CELL) is None
+    Archive(open_save(path), SETTINGS).add_comparison(COMPARISON)
+    assert Archive(open_save(path), SETTINGS).comparison(cell) is None
+    assert Archive(open_save(path), SETTINGS | {"seed": 2}).comparison(CELL) is None
 
 
 def test_without_a_file_things_are_kept_in_memory() -> None:
@@ -147,14 +147,17 @@ def test_without_a_file_things_are_kept_in_memory() -> None:
 
 def test_a_line_that_was_cut_off_is_dropped_and_written_again(tmp_path: Path) -> None:
     path = tmp_path / "save.jsonl"
-    Archive(path, SETTINGS).add_comparison(COMPARISON)
+    Archive(open_save(path), SETTINGS).add_comparison(COMPARISON)
     whole = path.read_bytes()
     for n in (1, 30, len(whole) - 1):
         path.write_bytes(whole + whole[:n])
-        archive = Archive(path, SETTINGS)
+        archive = Archive(open_save(path), SETTINGS)
         assert path.read_bytes() == whole
         archive.add_plain(CELL.prompt, CELL.temp, TEXT)
         assert len(path.read_bytes().splitlines()) == 2
+
+
+OTHERWISE = '{"schema": "spec-cli/verify-save/1", "configuration": {}, "result": %s}\n'
 
 
 @pytest.mark.parametrize(
@@ -165,6 +168,9 @@ def test_a_line_that_was_cut_off_is_dropped_and_written_again(tmp_path: Path) ->
         ("notes\n", 1),
         ("notes without an end", 1),
         ('{"schema": "other/1"}\n', 1),
+        ('{"schema": "spec-cli/verify-save/1"}\n', 1),
+        (OTHERWISE % '{"tokens": [1]}', 1),
+        (OTHERWISE % "null", 1),
     ],
 )
 def test_a_file_of_something_else_is_refused_and_left_alone(
@@ -173,10 +179,10 @@ def test_a_file_of_something_else_is_refused_and_left_alone(
     path = tmp_path / "notes.txt"
     path.write_text(content)
     with pytest.raises(UsageError, match=rf"line {line} was not written by"):
-        Archive(path, SETTINGS)
+        open_save(path)
     assert path.read_text() == content
 
 
 def test_a_file_that_cannot_be_written_is_an_error_at_once(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot use"):
-        Archive(tmp_path / "none" / "save.jsonl", SETTINGS)
+        open_save(tmp_path / "none" / "save.jsonl")
