@@ -61,12 +61,18 @@ class DraftSide:
         }
 
     def prepare(
-        self, target: PassTimes, settings: ContextSettings, *, k_max: int, only_to_win: bool
+        self,
+        target: PassTimes,
+        meter: PassMeter,
+        settings: ContextSettings,
+        *,
+        k_max: int,
+        only_to_win: bool,
     ) -> None:
         """Make a context as `settings` ask, no longer than the model was trained for.
 
         Or none, where the model does not draft: `off` says why. `only_to_win`: it does not where
-        even `k_max` perfect guesses lose against `target`'s times.
+        even `k_max` perfect guesses lose against `target`'s times. `meter` is the target's.
         Raises ModelError, ResourceError or Cancelled.
         """
         self.context, self.off = None, None
@@ -85,7 +91,7 @@ class DraftSide:
         self.context = self._loader.context(
             model, replace(settings, n_ctx=n_ctx, n_sequences=n_sequences)
         )
-        self.meter = self.meter or PassMeter(times)
+        self.meter = self.meter or PassMeter(times, beside=meter)
 
     def too_short_for(self, n_prompt: int) -> Iterator[Notice]:
         """A notice where a prompt has more tokens than the context: there is no guess after it."""

@@ -77,7 +77,7 @@ class Drafting:
                 n_batch=self._settings.n_batch,
                 n_rows=min(N_ROWS, self._settings.n_batch),
             )
-            self.draft.prepare(times, context, k_max=k_max, only_to_win=is_free)
+            self.draft.prepare(times, target.meter, context, k_max=k_max, only_to_win=is_free)
             if self.draft.off and self.kind is DrafterKind.CHAIN:
                 self._env.notify(Notice(f"the draft model does not draft: {self.draft.off}"))
         self.costs = CostTable(times, self.draft.token_s if self.draft else 0.0)

@@ -13,6 +13,7 @@ from spec_cli.spec.interfaces import LanguageModel, Logits, Weights
 
 _N_RECENT = 9  # passes whose median counts
 _N_ENOUGH = 3  # passes, of one width or of all, from which on they count
+_N_LASTING = 24  # passes after which one counts no more
 
 
 class PassMeter:
@@ -20,24 +21,43 @@ class PassMeter:
 
     Each observed pass is compared with the table. A width that was seen often enough is corrected
     by the median of its own ratios, any other by that of all: a machine that is slower than it
-    was, or busy now, is slower at every width. Medians, because single passes are disturbed.
+    was, or busy now, is slower at every width. Medians, because single passes are disturbed; and
+    old passes are forgotten, because a model that seemed too slow to be asked shows no new ones.
     """
 
-    def __init__(self, table: PassTimes | TimesByLength) -> None:
+    def __init__(
+        self, table: PassTimes | TimesByLength, *, beside: PassMeter | None = None
+    ) -> None:
+        """`beside` meters another model of the machine: its drift counts while there is no own, and
+        its passes make those of this one old.
+        """
         self._table = table
-        self._of_width: dict[int, deque[float]] = {}
-        self._of_all: deque[float] = deque(maxlen=_N_RECENT)
-        self.drift = 1.0  # their median: how much longer passes take now than in the table
+        self._beside = beside
+        self._n_observed = 0
+        self._of_width: dict[int, _Ratios] = {}
+        self._of_all = _Ratios()
+
+    @property
+    def n_passes(self) -> int:
+        """How many passes were observed, also of the model beside."""
+        return self._n_observed + (self._beside.n_passes if self._beside else 0)
+
+    @property
+    def drift(self) -> float:
+        """How much longer passes take now than in the table."""
+        own = self._of_all.median(self.n_passes)
+        if own is not None:
+            return own
+        return self._beside.drift if self._beside else 1.0
 
     def observe(self, width: int, n_past: int, seconds: float) -> None:
         """A pass over `width` rows after `n_past` tokens took so long."""
         if seconds <= 0:
             return  # less than the clock can tell
-        ratio = seconds / self._table.at(n_past)(width)
-        self._of_width.setdefault(width, deque(maxlen=_N_RECENT)).append(ratio)
-        self._of_all.append(ratio)
-        if len(self._of_all) >= _N_ENOUGH:
-            self.drift = median(self._of_all)
+        self._n_observed += 1
+        ratio, now = seconds / self._table.at(n_past)(width), self.n_passes
+        self._of_width.setdefault(width, _Ratios()).add(ratio, now)
+        self._of_all.add(ratio, now)
 
     def seconds(self, width: int, n_past: int) -> float:
         """What a pass over `width` rows after `n_past` tokens takes."""
@@ -50,8 +70,27 @@ class PassMeter:
         return seconds
 
     def _correction(self, width: int) -> float:
-        ratios = self._of_width.get(width, ())
-        return median(ratios) if len(ratios) >= _N_ENOUGH else self.drift
+        ratios = self._of_width.get(width)
+        own = ratios.median(self.n_passes) if ratios else None
+        return self.drift if own is None else own
+
+
+class _Ratios:
+    """What the last passes took against the table, and when they were: after how many passes."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[int, float]] = deque(maxlen=_N_RECENT)
+
+    def add(self, ratio: float, now: int) -> None:
+        self._seen.append((now, ratio))
+
+    def median(self, now: int) -> float | None:
+        """Of those that still count; None where they are too few."""
+        while self._seen and now - self._seen[0][0] >= _N_LASTING:
+            self._seen.popleft()
+        if len(self._seen) < _N_ENOUGH:
+            return None
+        return median(ratio for _, ratio in self._seen)
 
 
 class MeteredModel:

@@ -42,6 +42,31 @@ def test_one_disturbed_pass_changes_nothing() -> None:
     assert meter.seconds(1, 0) == 1.0
 
 
+def test_a_model_without_passes_of_its_own_drifts_like_the_one_beside_it() -> None:
+    target = PassMeter(LONGER)
+    draft = PassMeter(TABLE, beside=target)
+    for _ in range(3):
+        target.observe(1, 0, 0.8)
+    assert draft.curve((1, 4), 0) == pytest.approx([0.8, 1.6])
+    for _ in range(3):
+        draft.observe(1, 0, 0.5)
+    assert draft.curve((1, 4), 0) == pytest.approx([0.5, 1.0])
+    assert target.drift == pytest.approx(0.8)
+
+
+def test_a_model_that_seemed_slow_and_is_not_asked_is_believed_its_table_again() -> None:
+    target = PassMeter(TABLE)
+    draft = PassMeter(TABLE, beside=target)
+    for _ in range(3):
+        draft.observe(1, 0, 5.0)
+    for _ in range(20):
+        target.observe(1, 0, 1.0)
+    assert draft.seconds(1, 0) == draft.drift == 5.0
+    for _ in range(20):
+        target.observe(1, 0, 1.0)
+    assert draft.seconds(1, 0) == draft.drift == 1.0
+
+
 def test_old_passes_are_forgotten() -> None:
     meter = PassMeter(TABLE)
     for seconds in [5.0] * 20 + [1.0] * 9:
