@@ -308,6 +308,9 @@ def test_a_file_that_cannot_be_saved_to_is_told_before_the_models_are_read(
     args = ("verify", tmp_path / "no.gguf", "-d", "none", "--drafter", "ngram")
     call(*args).fails(3, "no.gguf")
     call(*args, "--save", "no/such/file").fails(2, "cannot use no/such/file")
+    missing = ("verify", "user/toy-GGUF:Q8_0", "-d", "none", "--drafter", "ngram", "--offline")
+    call(*missing).fails(4, "not in the cache")
+    call(*missing, "--save", "no/such/file").fails(2, "cannot use no/such/file")
 
 
 def test_a_bad_line_of_prompts_is_named(verify: Verify, prompts: Path) -> None:

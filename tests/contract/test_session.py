@@ -172,6 +172,19 @@ def test_cheap_guesses_are_drafted_without_being_told_how_many(
     assert (finished.stats.acceptance_length or 0) > 2
 
 
+def test_a_draft_without_passes_of_its_own_is_as_slow_as_its_target(
+    desk: Desk, tiny_target: Path
+) -> None:
+    with Session(tiny_target, tiny_target, settings(), desk.environment) as session:
+        _plant(session, target=[1.0] * 16, draft_s=0.01)
+        for _ in range(3):
+            session._target.meter.observe(1, 0, 2.0)
+        desk.clock = lambda: 0.0
+        run(session, GREEDY)
+        assert session._draft is not None
+        assert session._draft.token_s == pytest.approx(0.02)
+
+
 def test_an_answer_that_was_kept_is_copied_when_it_comes_again(
     desk: Desk, tiny_target: Path
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import product
 from pathlib import Path
 from random import Random
@@ -157,6 +157,7 @@ def test_a_line_that_was_cut_off_is_dropped_and_written_again(tmp_path: Path) ->
         assert len(path.read_bytes().splitlines()) == 2
 
 
+RESULT = {name: value for name, value in asdict(COMPARISON).items() if name != "cell"}
 OTHERWISE = '{"schema": "spec-cli/verify-save/1", "configuration": {}, "result": %s}\n'
 
 
@@ -171,6 +172,7 @@ OTHERWISE = '{"schema": "spec-cli/verify-save/1", "configuration": {}, "result":
         ('{"schema": "spec-cli/verify-save/1"}\n', 1),
         (OTHERWISE % '{"tokens": [1]}', 1),
         (OTHERWISE % "null", 1),
+        (OTHERWISE % json.dumps(RESULT | {"difference": {"position": 1}}), 1),
     ],
 )
 def test_a_file_of_something_else_is_refused_and_left_alone(
